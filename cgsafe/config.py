@@ -1,0 +1,204 @@
+"""The project's own settings: `[tool.cgsafe]` in pyproject.toml, or cgsafe.toml."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from cgsafe.findings import Confidence
+from cgsafe.selection import split_codes
+from cgsafe.settings import Settings
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+OWN_FILE = "cgsafe.toml"
+SHARED_FILE = "pyproject.toml"
+
+
+class ConfigError(Exception):
+    """A configuration that cannot be used; the text says where and why."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """What the configuration says; None where it says nothing."""
+
+    path: str = ""  # the file it comes from, "" where there is none
+    select: tuple[str, ...] | None = None
+    ignore: tuple[str, ...] | None = None
+    exclude: tuple[str, ...] | None = None
+    min_confidence: Confidence | None = None
+    lines: dict[str, int] = field(default_factory=dict)  # the line of each key, as far as it could be found
+
+    def error(self, key: str, message: str) -> ConfigError:
+        """An error about the value of a key, with its place."""
+        return _error(self.path, self.lines.get(key, 0), f"`{key}`: {message}")
+
+
+def _strings(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        raise ValueError(f'expected a list of strings, found a string; write ["{value}"]')
+    if not isinstance(value, list):
+        raise ValueError(f"expected a list of strings, found {_described(value)}")
+    for item in value:
+        if not isinstance(item, str):
+            raise ValueError(f"expected a list of strings, found {_described(item)} in it")
+    return tuple(value)
+
+
+def _codes(value: Any) -> tuple[str, ...]:
+    return split_codes(_strings(value))
+
+
+def _confidence(value: Any) -> Confidence:
+    names = [level.label for level in Confidence]
+    if not isinstance(value, str) or value.lower() not in names:
+        raise ValueError(f"expected one of {', '.join(names)}, found {_described(value)}")
+    return Confidence[value.upper()]
+
+
+# Each key and the function that reads its value; a new key is one line here and one field in Config.
+KEYS: dict[str, Callable[[Any], Any]] = {
+    "select": _codes,
+    "ignore": _codes,
+    "exclude": _strings,
+    "min-confidence": _confidence,
+}
+
+
+def load(start: str | None = None) -> Config:
+    """The configuration that is in force in a folder: that of the nearest folder upward which has one.
+
+    In one folder `cgsafe.toml` comes before `pyproject.toml`; a pyproject.toml without `[tool.cgsafe]` does not count.
+    Nothing above the top of a git repository is looked at.
+    """
+    folder = os.path.abspath(start or os.getcwd())
+    while True:
+        for name in (OWN_FILE, SHARED_FILE):
+            path = os.path.join(folder, name)
+            if os.path.isfile(path) and (config := _read(path)) is not None:
+                return config
+        parent = os.path.dirname(folder)
+        if parent == folder or os.path.exists(os.path.join(folder, ".git")):
+            return Config()
+        folder = parent
+
+
+def merge(
+    config: Config,
+    *,
+    select: tuple[str, ...] = (),
+    ignore: tuple[str, ...] = (),
+    exclude: tuple[str, ...] = (),
+    min_confidence: Confidence | None = None,
+    **others: Any,
+) -> Settings:
+    """Settings out of the configuration and the command line.
+
+    `select` on the command line stands for the whole choice of rules and replaces both lists of the configuration;
+    `ignore` and `exclude` add to what the configuration says. Patterns of the configuration are relative to its file.
+    """
+    ignored = ignore if select else (config.ignore or ()) + ignore
+    return Settings(
+        select=select or config.select or (),
+        ignore=tuple(dict.fromkeys(ignored)),
+        exclude=tuple(dict.fromkeys((*_rebased(config), *exclude))),
+        min_confidence=min_confidence or config.min_confidence or Settings.min_confidence,
+        **others,
+    )
+
+
+def _rebased(config: Config) -> list[str]:
+    """The patterns to exclude, relative to the working directory instead of the configuration file."""
+    if not config.exclude:
+        return []
+    base = os.path.relpath(os.path.dirname(os.path.abspath(config.path))).replace(os.sep, "/")
+    if base == ".":
+        return list(config.exclude)
+    rebased = []
+    for pattern in config.exclude:
+        negation, body = ("!", pattern[1:]) if pattern.startswith("!") else ("", pattern)
+        anchored = "/" in body.rstrip("/")
+        rebased.append(f"{negation}{base}/{body.lstrip('/')}" if anchored else pattern)
+    return rebased
+
+
+def _read(path: str) -> Config | None:
+    try:
+        with open(path, "rb") as file:
+            text = file.read().decode("utf-8")
+        data = tomllib.loads(text)
+    except OSError as error:
+        raise _error(path, 0, f"cannot read it: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise _error(path, 0, "not valid UTF-8") from None
+    except tomllib.TOMLDecodeError as error:
+        message, line = _toml_place(str(error))
+        raise _error(path, line, f"not valid TOML: {message}") from None
+    except RecursionError:
+        raise _error(path, 0, "not valid TOML: nested too deeply") from None
+    header = ""
+    if os.path.basename(path) == SHARED_FILE:
+        tool = data.get("tool")
+        if not isinstance(tool, dict) or "cgsafe" not in tool:
+            return None
+        data, header = tool["cgsafe"], "tool.cgsafe"
+        if not isinstance(data, dict):
+            raise _error(path, 0, f"`tool.cgsafe`: expected a table, found {_described(data)}")
+    lines = {key: _line_of(text, key, header) for key in data}
+    values: dict[str, Any] = {}
+    for key, value in data.items():
+        if key not in KEYS:
+            raise _error(path, lines[key], f"unknown key `{key}`{_near(key)}")
+        try:
+            values[key.replace("-", "_")] = KEYS[key](value)
+        except ValueError as error:
+            raise _error(path, lines[key], f"`{key}`: {error}") from None
+    return Config(path=path, lines=lines, **values)
+
+
+def _error(path: str, line: int, message: str) -> ConfigError:
+    shown = os.path.relpath(path)
+    return ConfigError(f"{shown}:{line}: {message}" if line else f"{shown}: {message}")
+
+
+def _toml_place(message: str) -> tuple[str, int]:
+    """The parser's message without its place, and the line of that place."""
+    match = re.search(r" \(at line (\d+), column \d+\)$", message)
+    return (message[: match.start()], int(match[1])) if match else (message, 0)
+
+
+def _near(key: str) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(key.replace("_", "-"), list(KEYS), n=1)
+    return f"; did you mean `{close[0]}`?" if close else f"; known are {', '.join(KEYS)}"
+
+
+def _line_of(text: str, key: str, header: str) -> int:
+    """The line on which a key of a table is set; 0 if it is written in a way that this search does not know."""
+    wanted = re.compile(rf"""[ \t]*(?:{re.escape(key)}|"{re.escape(key)}"|'{re.escape(key)}')[ \t]*[=.]""")
+    dotted = re.compile(rf"[ \t]*{re.escape(header)}\.{re.escape(key)}[ \t]*=") if header else wanted
+    inside = not header
+    for number, line in enumerate(text.split("\n"), 1):
+        if (table := re.match(r"[ \t]*\[+([^\[\]]+)\]", line)) is not None:
+            name = table[1].replace(" ", "")
+            if name == f"{header}.{key}".strip("."):
+                return number
+            inside = name == header
+        elif (inside and wanted.match(line)) or dotted.match(line):
+            return number
+    return 0
+
+
+def _described(value: Any) -> str:
+    """A value of a configuration, as a reader of the file would name it."""
+    names = {bool: "a boolean", int: "an integer", float: "a number", list: "a list", dict: "a table"}
+    return f'"{value}"' if isinstance(value, str) else names.get(type(value), "a date or time")

@@ -1,0 +1,127 @@
+"""Runs a check from paths to report: sources, index, walk, rules, findings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+
+from cgsafe.findings import Confidence, Finding, Problem, Report, Root, Step
+from cgsafe.index.project import File, Project, module_name
+from cgsafe.rule import Rule, RuleSet
+from cgsafe.settings import Settings
+from cgsafe.source import STDIN, Source, discover, known_files, package_root, read
+from cgsafe.trace import Reach, Reaches, Spot, fingerprint
+
+Progress = Callable[[str, int, int], None]
+
+
+def check(
+    paths: Sequence[str], settings: Settings, rules: Sequence[type[Rule]], progress: Progress | None = None
+) -> Report:
+    """Check the given files and folders; reports what lies in them and what roots in them run into elsewhere."""
+    from cgsafe.index.load import load_project
+    from cgsafe.run import analyse
+
+    report = Report()
+    shown, problems = discover(paths, settings.exclude)
+    report.errors.extend(problems)
+    by_path = {_real(path): path for path in shown}
+    everything = sorted({*known_files(paths, settings.exclude), *by_path})
+    if not shown:
+        return report
+    project, faults = load_project(everything, by_path, settings, progress)
+    for fault in faults:
+        if _real(fault.path) in by_path:
+            report.errors.append(Problem(by_path[_real(fault.path)], fault.line, fault.message))
+    for path, file in project.files.items():
+        file.reported = path in by_path
+    report.files_known = len(project.files)
+    report.files_checked = sum(file.reported for file in project.files.values())
+    outcome = analyse(project, settings, RuleSet(rules), progress)
+    report.roots = outcome.roots
+    report.statistics.update(outcome.statistics)
+    for code, message in sorted(outcome.rule_failures.items()):
+        report.errors.append(Problem("", 0, f"rule {code} failed and was left out: {message}"))
+    for (path, line), message in sorted(outcome.faults.items()):
+        report.errors.append(Problem(by_path.get(path, path), line, f"internal error while walking this function: {message}"))
+    _findings(report, project, outcome.reaches, settings, by_path)
+    return report
+
+
+def _real(path: str) -> str:
+    return path if path == STDIN else os.path.abspath(path)
+
+
+def _findings(report: Report, project: Project, reaches: Reaches, settings: Settings, by_path: dict[str, str]) -> None:
+    show = _Shown(by_path)
+    ordinals: dict[tuple[str, str, str, str], int] = {}
+    for spot in sorted(reaches):
+        ways = reaches[spot]
+        inside = project.files[spot.path].reported if spot.path in project.files else False
+        if not inside:
+            ways = [w for w in ways if _reported(project, w.root.path)]
+            if not ways:
+                continue
+        ways = sorted(ways, key=Reach.rank)
+        best = ways[0]
+        file = project.files.get(spot.path)
+        module = file.module if file is not None else spot.path
+        key = (spot.code, module, best.function, best.source)
+        ordinals[key] = ordinals.get(key, 0) + 1
+        if best.confidence < settings.min_confidence:
+            report.hidden += 1
+            continue
+        also: tuple[tuple[Root, tuple[Step, ...]], ...] = ()
+        if settings.all_paths:
+            also = tuple((show.root(w.root), show.steps(w.steps)) for w in ways[1:])
+        report.findings.append(
+            Finding(
+                code=spot.code,
+                name=best.name,
+                severity=best.severity,
+                confidence=Confidence(best.confidence),
+                message=best.message,
+                path=show.path(spot.path),
+                line=spot.line,
+                column=spot.column,
+                end_line=best.end[0],
+                end_column=best.end[1],
+                function=best.function,
+                root=show.root(best.root),
+                trace=show.steps(best.steps),
+                root_count=len(ways),
+                also=also,
+                fix=best.fix,
+                fingerprint=fingerprint(*key, ordinals[key]),
+                outside=not inside,
+            )
+        )
+    report.findings.sort(key=lambda f: (f.path, f.line, f.column, f.code))
+
+
+def _reported(project: Project, path: str) -> bool:
+    file = project.files.get(path)
+    return file is not None and file.reported
+
+
+class _Shown:
+    """Paths as people gave them; others relative to the working directory where they lie below it."""
+
+    def __init__(self, by_path: dict[str, str]):
+        self.by_path = by_path
+        self.here = os.getcwd() + os.sep
+
+    def path(self, path: str) -> str:
+        shown = self.by_path.get(path)
+        if shown is not None:
+            return shown
+        return path[len(self.here) :] if path.startswith(self.here) else path
+
+    def root(self, root: Root) -> Root:
+        return Root(root.kind, root.reason, self.path(root.path), root.line, root.function)
+
+    def steps(self, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+        return tuple(Step(self.path(s.path), s.line, s.function, s.note) for s in steps)
+
+
+__all__ = ["File", "Source", "Spot", "check", "module_name", "package_root", "read"]

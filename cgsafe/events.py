@@ -1,0 +1,99 @@
+"""What the walk saw, in neutral terms: facts about captured code, without a verdict. Rules subscribe to these."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from cgsafe.findings import Confidence
+
+
+@dataclass(frozen=True)
+class Place:
+    """A span of checked code and the function around it; lines and columns from 1, end column exclusive."""
+
+    path: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    function: str
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """In which way the code at hand is captured. Made by `region`, compared by identity."""
+
+    captured: bool = True  # a CUDA graph records this code
+    traced: bool = False  # Dynamo traces it (an enclosing torch.compile)
+    behind_op: str = ""  # inside this custom op: captured, but opaque to an enclosing torch.compile
+    explicit: bool = False  # opened by a capture in the checked code, not by convention
+    root: str = ""  # kind of the root
+
+
+_regions: dict[tuple[bool, bool, str, bool, str], Region] = {}
+
+
+def region(captured: bool, traced: bool = False, behind_op: str = "", explicit: bool = False, root: str = "") -> Region:
+    """The one Region object with these properties."""
+    key = (captured, traced, behind_op, explicit, root)
+    found = _regions.get(key)
+    if found is None:
+        found = _regions[key] = Region(*key)
+    return found
+
+
+HOST = region(False)  # ordinary code, outside any capture
+
+
+@dataclass(frozen=True)
+class Event:
+    """Common part of all events."""
+
+    place: Place
+    region: Region
+    source: str  # the text of the expression that matters, on one line
+    confidence: Confidence  # of the values behind the event
+    why: str = ""  # where the value comes from, for the message ("`torch.max(...)`, line 50")
+
+
+@dataclass(frozen=True)
+class TruthTest(Event):
+    """A device tensor was asked for its truth value."""
+
+    form: str = "if"  # if, elif, while, assert, and, or, not, ternary, comprehension, in, any, all, max, min, sorted, guard, bool, compare
+    statement: str = ""  # the statement's first line, for fixes
+    partly: str = ""  # what else the value may be ("int"), where the tensor is one of several possibilities
+
+
+@dataclass(frozen=True)
+class HostRead(Event):
+    """The value of a device tensor was copied to the host by an explicit call."""
+
+    how: str = "item"  # item, tolist, cpu, numpy, to-cpu, int, float, complex, index, ...
+    partly: str = ""
+
+
+@dataclass(frozen=True)
+class CompiledCall(Event):
+    """Captured or compiled code calls a function that torch.compile wraps on its own."""
+
+    compiled: str = ""  # qualified name of the compiled function
+    decorator: Place | None = None  # where torch.compile is applied to it
+    as_decorator: bool = True
+    options: tuple[tuple[str, str], ...] = ()  # the arguments of torch.compile, as source
+    warmed: bool = False  # the same callable was seen to run before the capture
+    call: Place | None = None
+
+
+@dataclass(frozen=True)
+class CaptureSite(Event):
+    """A capture is opened by `torch.cuda.graph(...)` or one of its equivalents."""
+
+    api: str = "torch.cuda.graph"
+    has_stream: bool = False
+    unknown_arguments: bool = False  # `*args` or `**kwargs` of unknown content
+    arguments: tuple[str, ...] = field(default=())  # positional arguments as source
+    keywords: tuple[tuple[str, str], ...] = field(default=())
+    warmup_stream: str = ""  # the name of the stream that the warm-up ran on, if seen
+    nested: bool = False  # inside another capture
+    idiom: tuple[str, str] = ("", "")  # (expression, import line) by which this project names the current stream

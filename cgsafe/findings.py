@@ -1,0 +1,113 @@
+"""What a check produces: findings, problems and the report that holds them. Plain frozen data, no behaviour."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+
+class Severity(enum.Enum):
+    """How bad it is when the finding is true."""
+
+    ERROR = "error"  # the capture fails
+    WARNING = "warning"  # silently wrong, or slow
+
+
+class Confidence(enum.IntEnum):
+    """How sure the tool is that the finding is true; ordered, so that `>=` reads naturally."""
+
+    LOW = 1
+    MEDIUM = 2
+    HIGH = 3
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a call path: a place in a function, and what happens there."""
+
+    path: str
+    line: int
+    function: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Root:
+    """A place where captured code starts, and why it counts as one."""
+
+    kind: str  # "module-forward", "graph-context", "compile", ... (knowledge/roots.toml)
+    reason: str
+    path: str
+    line: int
+    function: str
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A replacement of a span of text; lines and columns count from 1, the end column is exclusive."""
+
+    path: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    replacement: str
+
+
+@dataclass(frozen=True)
+class Fix:
+    """What to do about a finding; `edits` is empty where the change is not mechanical."""
+
+    description: str
+    safety: str = "manual"  # "safe", "unsafe" or "manual"
+    edits: tuple[Edit, ...] = ()
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A hazard at a place, with the shortest path that leads there from a root."""
+
+    code: str
+    name: str
+    severity: Severity
+    confidence: Confidence
+    message: str
+    path: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+    function: str
+    root: Root
+    trace: tuple[Step, ...]
+    root_count: int = 1
+    also: tuple[tuple[Root, tuple[Step, ...]], ...] = ()
+    fix: Fix | None = None
+    fingerprint: str = ""
+    outside: bool = False  # lies outside the given paths, but a root in them runs into it
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that kept a file, rule or setting from being used as asked; line 0 when it concerns the whole file."""
+
+    path: str
+    line: int
+    message: str
+
+
+@dataclass
+class Report:
+    """The outcome of one check."""
+
+    findings: list[Finding] = field(default_factory=list)
+    errors: list[Problem] = field(default_factory=list)
+    files_checked: int = 0  # files in the given paths that were read and understood
+    files_known: int = 0  # files of the projects around them
+    roots: int = 0
+    hidden: int = 0  # findings below the asked confidence
+    statistics: dict[str, int | float | str] = field(default_factory=dict)

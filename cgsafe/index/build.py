@@ -1,0 +1,159 @@
+"""Builds the index of one file from its syntax tree: imports, functions, classes and module-level names.
+
+Function bodies are not kept: the walk parses the few that it reaches from their own lines. The result is plain data
+(tuples, dicts, strings, numbers), so that it can be cached and sent between processes cheaply.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+# Words without which a file opens no capture, compiles nothing and registers no custom op. Plain substrings: they are
+# looked for in every file, and `str.find` is ten times as fast as a pattern.
+_TRIGGERS = {
+    "capture": ("graph(", "capture_begin", "make_graphed_callables"),
+    "compile": ("compile(", ".compile"),
+    "op": ("custom_op", "Library(", "triton_op", ".impl("),
+}
+_INSTANTIATED = re.compile(r"([A-Z]\w+)\(")
+
+
+def build(text: str) -> dict[str, Any]:
+    """The index of a file's text.
+
+    Raises SyntaxError, ValueError, RecursionError or MemoryError as `ast.parse` does.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the checked code's odd escapes are not our user's concern
+        tree = ast.parse(text)
+    index: dict[str, Any] = {
+        "imports": {},  # local name -> (module, attribute or None, level)
+        "stars": [],  # (module, level)
+        "functions": {},  # qualified name -> (first line, def line, last line, class or "", decorators)
+        "classes": {},  # qualified name -> see _class
+        "names": {},  # module-level name -> [(line, end line)] of its assignments
+        "triggers": {},  # word -> lines
+        "instantiates": (),
+    }
+    _statements(tree.body, index, "")
+    for kind, words in _TRIGGERS.items():
+        lines = sorted({line for word in words if word in text for line in _lines_of(word, text)})
+        if lines:
+            index["triggers"][kind] = tuple(lines)
+    index["instantiates"] = _instantiated(text, index["classes"])
+    return index
+
+
+def _instantiated(text: str, classes: dict[str, Any]) -> tuple[str, ...]:
+    """The capitalised names that the text calls; `class Name(` itself is no call."""
+    counts = Counter(_INSTANTIATED.findall(text))
+    for qualified, info in classes.items():
+        if info["bases"]:
+            counts[qualified.rpartition(".")[2]] -= 1
+    return tuple(sorted(name for name, count in counts.items() if count > 0))
+
+
+def _lines_of(word: str, text: str) -> list[int]:
+    lines, line, last = [], 1, 0
+    at = text.find(word)
+    while at >= 0:
+        line += text.count("\n", last, at)
+        last = at
+        lines.append(line)
+        at = text.find(word, at + 1)
+    return lines
+
+
+def _statements(body: Iterable[ast.stmt], index: dict[str, Any], cls: str) -> None:
+    for node in body:
+        kind = node.__class__
+        if kind is ast.FunctionDef or kind is ast.AsyncFunctionDef:
+            _function(node, index, cls)  # type: ignore[arg-type]
+        elif kind is ast.ClassDef:
+            _class(node, index, cls)  # type: ignore[arg-type]
+        elif kind is ast.Import:
+            for alias in node.names:  # type: ignore[attr-defined]
+                if alias.asname:
+                    index["imports"][alias.asname] = (alias.name, None, 0)
+                else:
+                    top = alias.name.partition(".")[0]
+                    index["imports"].setdefault(top, (top, None, 0))
+        elif kind is ast.ImportFrom:
+            module, level = node.module or "", node.level  # type: ignore[attr-defined]
+            for alias in node.names:  # type: ignore[attr-defined]
+                if alias.name == "*":
+                    index["stars"].append((module, level))
+                else:
+                    index["imports"][alias.asname or alias.name] = (module, alias.name, level)
+        elif kind is ast.Assign:
+            for target in node.targets:  # type: ignore[attr-defined]
+                _name(target, node, index, cls)
+        elif kind is ast.AnnAssign or kind is ast.AugAssign:
+            _name(node.target, node, index, cls)  # type: ignore[attr-defined]
+        elif kind is ast.If or kind is ast.For or kind is ast.While:
+            _statements(node.body, index, cls)  # type: ignore[attr-defined]
+            _statements(node.orelse, index, cls)  # type: ignore[attr-defined]
+        elif kind is ast.With:
+            _statements(node.body, index, cls)  # type: ignore[attr-defined]
+        elif kind is ast.Try or kind.__name__ == "TryStar":
+            # The main path last: what a fallback defines is overruled by it.
+            for handler in node.handlers:  # type: ignore[attr-defined]
+                _statements(handler.body, index, cls)
+            _statements(node.body, index, cls)  # type: ignore[attr-defined]
+            _statements(node.orelse, index, cls)  # type: ignore[attr-defined]
+            _statements(node.finalbody, index, cls)  # type: ignore[attr-defined]
+
+
+def _name(target: ast.expr, node: ast.stmt, index: dict[str, Any], cls: str) -> None:
+    if isinstance(target, ast.Name):
+        span = (node.lineno, node.end_lineno)
+        where = index["classes"][cls]["names"] if cls else index["names"]
+        where.setdefault(target.id, []).append(span)
+    elif isinstance(target, (ast.Tuple, ast.List)):
+        for element in target.elts:
+            _name(element, node, index, cls)
+
+
+def _function(node: ast.FunctionDef, index: dict[str, Any], cls: str) -> None:
+    qualified = f"{cls}.{node.name}" if cls else node.name
+    first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+    decorators = tuple(dotted(d) for d in node.decorator_list)
+    if any(d.endswith((".setter", ".deleter")) for d in decorators) or "overload" in decorators:
+        return
+    if decorators and decorators[-1] == "typing.overload":
+        return
+    index["functions"][qualified] = (first, node.lineno, node.end_lineno, cls, decorators)
+    if cls:
+        index["classes"][cls]["methods"][node.name] = qualified
+
+
+def _class(node: ast.ClassDef, index: dict[str, Any], outer: str) -> None:
+    qualified = f"{outer}.{node.name}" if outer else node.name
+    first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+    index["classes"][qualified] = {
+        "lines": (first, node.lineno, node.end_lineno),
+        "bases": tuple(ast.unparse(b) for b in node.bases),
+        "decorators": tuple(dotted(d) for d in node.decorator_list),
+        "methods": {},
+        "names": {},
+    }
+    _statements(node.body, index, qualified)
+
+
+def dotted(node: ast.expr) -> str:
+    """The dotted name of an expression, without call arguments; "" where it has none."""
+    if isinstance(node, ast.Call):
+        return dotted(node.func)
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if isinstance(node, ast.Name):
+        parts.append(node.id)
+        return ".".join(reversed(parts))
+    return ""

@@ -1,0 +1,163 @@
+"""The whole tree: which file is which module, and what a name in a module stands for."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NamedTuple
+
+
+class Entity(NamedTuple):
+    """What a name stands for. kind: "function", "class", "name", "module" or "external"."""
+
+    kind: str
+    file: File | None
+    name: str  # the qualified name inside the file; for modules and externals the dotted name
+
+
+class File:
+    """One known file with its index."""
+
+    __slots__ = ("digest", "import_root", "index", "module", "package", "path", "reported")
+
+    def __init__(self, path: str, module: str, package: bool, import_root: str, digest: str, index: dict[str, Any]):
+        self.path = path
+        self.module = module
+        self.package = package
+        self.import_root = import_root
+        self.digest = digest
+        self.index = index
+        self.reported = False
+
+    def __repr__(self) -> str:
+        return f"File({self.module})"
+
+
+class Project:
+    """All known files, and name resolution over them.
+
+    Modules are looked up below each import root; a file beside the asking one is found too, as it is when that
+    one runs as a script.
+    """
+
+    def __init__(self) -> None:
+        self.files: dict[str, File] = {}
+        self.modules: dict[tuple[str, str], File] = {}  # (import root, dotted name)
+        self.roots: list[str] = []
+        self._prefixes: set[tuple[str, str]] = set()
+        self._resolved: dict[tuple[str, str], Entity | None] = {}
+
+    def add(self, file: File) -> None:
+        self.files[file.path] = file
+        self.modules[(file.import_root, file.module)] = file
+        if file.import_root not in self.roots:
+            self.roots.append(file.import_root)
+            self.roots.sort()
+        name = file.module
+        while name:
+            self._prefixes.add((file.import_root, name))
+            name = name.rpartition(".")[0]
+
+    def find_module(self, name: str, asking: File | None = None) -> File | None:
+        """The file of a module by absolute dotted name."""
+        if asking is not None:
+            found = self.modules.get((asking.import_root, name))
+            if found is not None:
+                return found
+            beside = asking.module.rpartition(".")[0]
+            if beside and not asking.package:  # run as a script, its folder is on the path
+                found = self.modules.get((asking.import_root, f"{beside}.{name}"))
+                if found is not None and not self._is_package(asking.import_root, beside):
+                    return found
+        for root in self.roots:
+            found = self.modules.get((root, name))
+            if found is not None:
+                return found
+        return None
+
+    def _is_package(self, root: str, name: str) -> bool:
+        file = self.modules.get((root, name))
+        return file is not None and file.package
+
+    def is_namespace(self, name: str, asking: File) -> bool:
+        """True where `name` is a folder of known modules without a file of its own."""
+        return (asking.import_root, name) in self._prefixes
+
+    def absolute(self, file: File, module: str, level: int) -> str:
+        """The absolute name of a module imported from `file` with `level` leading dots."""
+        if level == 0:
+            return module
+        parts = file.module.split(".")
+        if not file.package:
+            parts = parts[:-1]
+        parts = parts[: len(parts) - (level - 1)] if level > 1 else parts
+        return ".".join([*parts, module] if module else parts)
+
+    def resolve(self, file: File, name: str) -> Entity | None:
+        """What the plain name `name` stands for at module level of `file`; None where it is not defined there."""
+        key = (file.path, name)
+        if key in self._resolved:
+            return self._resolved[key]
+        self._resolved[key] = None  # a cycle of re-exports ends here
+        found = self._resolve(file, name)
+        self._resolved[key] = found
+        return found
+
+    def _resolve(self, file: File, name: str) -> Entity | None:
+        index = file.index
+        if name in index["functions"]:
+            return Entity("function", file, name)
+        if name in index["classes"]:
+            return Entity("class", file, name)
+        if name in index["names"]:
+            return Entity("name", file, name)
+        imported = index["imports"].get(name)
+        if imported is not None:
+            module, attribute, level = imported
+            absolute = self.absolute(file, module, level)
+            if attribute is None:
+                return self.module_entity(absolute, file)
+            return self.member(absolute, attribute, file)
+        for module, level in index["stars"]:
+            absolute = self.absolute(file, module, level)
+            target = self.find_module(absolute, file)
+            if target is not None and target is not file:
+                found = self.resolve(target, name)
+                if found is not None:
+                    return found
+        return None
+
+    def module_entity(self, name: str, asking: File) -> Entity:
+        target = self.find_module(name, asking)
+        if target is not None:
+            return Entity("module", target, target.module)
+        if self.is_namespace(name, asking):
+            return Entity("module", None, name)
+        return Entity("external", None, name)
+
+    def member(self, module: str, attribute: str, asking: File) -> Entity | None:
+        """What `attribute` of the module named `module` stands for."""
+        target = self.find_module(module, asking)
+        if target is None:
+            if self.is_namespace(module, asking):
+                return self.module_entity(f"{module}.{attribute}", asking)
+            return Entity("external", None, f"{module}.{attribute}" if module else attribute)
+        found = self.resolve(target, attribute)
+        if found is not None:
+            return found
+        submodule = self.find_module(f"{target.module}.{attribute}", target)
+        if submodule is not None:
+            return Entity("module", submodule, submodule.module)
+        if self.is_namespace(f"{target.module}.{attribute}", target):
+            return Entity("module", None, f"{target.module}.{attribute}")
+        return None
+
+
+def module_name(path: str, import_root: str) -> tuple[str, bool]:
+    """The dotted module name of a file below its import root, and whether it is a package's `__init__`."""
+    relative = os.path.relpath(path, import_root)
+    stem = relative[:-3] if relative.endswith(".py") else relative
+    parts = stem.replace(os.sep, "/").split("/")
+    package = parts[-1] == "__init__"
+    if package and len(parts) > 1:
+        parts = parts[:-1]
+    return ".".join(parts), package

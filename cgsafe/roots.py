@@ -1,0 +1,266 @@
+"""Capture roots: where captured code starts, and why each of them counts as one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from cgsafe.events import HOST, Region, region
+from cgsafe.findings import Root
+from cgsafe.values import Class, Compiled, Func, Instance, Value
+from cgsafe.walk.arguments import Arguments
+from cgsafe.walk.defs import ClassDef, FunctionDef
+from cgsafe.walk.entry import root_arguments
+from cgsafe.walk.walker import Node, Walker
+
+FORWARD = region(True, False, "", False, "module-forward")
+COMPILED_FORWARD = region(True, True, "", False, "compiled-module")
+COMPILED = region(True, True, "", True, "compile")
+
+
+@dataclass(frozen=True)
+class Start:
+    """A root and the node of the walk's graph where it starts."""
+
+    root: Root
+    node: Node
+    explicit: bool
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Something that may be a root, named so that it can be shared out among processes: (path, kind, qualified name)."""
+
+    path: str
+    kind: str  # "module", "site"
+    name: str
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return (self.path, self.kind, self.name)
+
+
+def module_candidates(walker: Walker, paths: Iterable[str]) -> list[Candidate]:
+    """The classes whose forward counts as captured, as far as names tell."""
+    found = []
+    for path in sorted(paths):
+        file = walker.project.files[path]
+        if _host_only(walker, file):
+            continue
+        for qualified, info in file.index["classes"].items():
+            if "forward" in info["methods"] or info["bases"]:
+                found.append(Candidate(path, "module", qualified))
+    return found
+
+
+def _host_only(walker: Walker, file: Any) -> bool:
+    parts = file.module.split(".")
+    return any(p in walker.tables.host_only_folders for p in parts[:-1])
+
+
+def instantiated_names(walker: Walker) -> frozenset[str]:
+    """All capitalised names that some known file calls."""
+    names: set[str] = set()
+    for file in walker.project.files.values():
+        if not _host_only(walker, file):
+            names.update(file.index["instantiates"])
+    return frozenset(names)
+
+
+def site_candidates(walker: Walker, paths: Iterable[str]) -> list[Candidate]:
+    """Functions, and module bodies ("" as name), whose text may open a capture."""
+    found = []
+    for path in sorted(paths):
+        file = walker.project.files[path]
+        lines = sorted({*file.index["triggers"].get("capture", ()), *file.index["triggers"].get("compile", ())})
+        if not lines:
+            continue
+        capture_lines = file.index["triggers"].get("capture", ())
+        spans = sorted((first, last, name) for name, (first, _, last, _, _) in file.index["functions"].items())
+        names: set[str] = set()
+        for line in capture_lines:
+            holders = [name for first, last, name in spans if first <= line <= last]
+            names.add(holders[-1] if holders else "")
+        if capture_lines:
+            names.add("")
+        found.extend(Candidate(path, "site", name) for name in sorted(names))
+    return found
+
+
+def start_module(walker: Walker, candidate: Candidate) -> Start | None:
+    """Walk a module's forward as captured code; None where the class is none or has no forward of its own."""
+    file = walker.project.files[candidate.path]
+    definition = walker.definitions.class_(file, candidate.name)
+    classes = walker.classes
+    if not classes.is_module(definition):
+        return None
+    found = classes.find(definition, "forward")
+    if found is None:
+        return None
+    owner = found[0]
+    traced = any(d.rpartition(".")[2] in walker.tables.compiled_classes for d in definition.decorators)
+    where = COMPILED_FORWARD if traced else FORWARD
+    receiver = classes.generic(definition)
+    method = classes.member(owner, "forward", found[1], receiver)
+    function = _underlying(found[1])
+    if method is None or function is None or _is_stub(walker, function):
+        return None
+    try:
+        args = root_arguments(walker, function, receiver, where)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+    reason = (
+        f"the forward of `{definition.name}` is compiled by its class decorator and captured"
+        if traced
+        else f"the forward of the module `{definition.name}` counts as captured"
+    )
+    line = function.line
+    root = Root(where.root, reason, function.file.path, line, f"{definition.qualname}.forward")
+    node = Node(function, where, (), None)
+    frame = _entry_frame(walker, node, file)
+    frame.call_value(method, args.drop_first(), _Anchor(line))
+    return Start(root, node, False)
+
+
+def _underlying(what: Any) -> FunctionDef | None:
+    if isinstance(what, FunctionDef):
+        return what
+    while isinstance(what, Compiled):
+        what = what.func
+    return what.definition if isinstance(what, Func) else None
+
+
+def _is_stub(walker: Walker, function: FunctionDef) -> bool:
+    """A forward that only says that subclasses must define it."""
+    import ast
+
+    try:
+        body = function.shape(walker.text(function.file)).body
+    except (SyntaxError, ValueError, RecursionError):
+        return True
+    real = [s for s in body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
+    return not real or isinstance(real[0], (ast.Raise, ast.Pass))
+
+
+class _Anchor:
+    """Stands in for a syntax node where a root is entered: only its place is asked for."""
+
+    def __init__(self, line: int):
+        self.lineno = self.end_lineno = line
+        self.col_offset = self.end_col_offset = 0
+        self.args: list[Any] = []
+        self.keywords: list[Any] = []
+
+
+def _entry_frame(walker: Walker, node: Node, file: Any) -> Any:
+    from cgsafe.walk.frame import Frame
+
+    node.result_is_entry = True
+    return Frame(walker, node, None, file, 0)
+
+
+def walk_site(walker: Walker, candidate: Candidate) -> None:
+    """Walk host code that may open a capture; what it opens is collected by `explicit_starts`."""
+    from cgsafe.walk.frame import Frame
+
+    file = walker.project.files[candidate.path]
+    if candidate.name:
+        definition = walker.definitions.function(file, candidate.name)
+        receiver: Value | None = None
+        if definition.cls is not None:
+            from cgsafe.walk.classes import binding
+
+            kind = binding(definition)
+            owner = definition.cls
+            receiver = walker.classes.generic(owner) if kind == "instance" else Class(owner) if kind == "class" else None
+        try:
+            args = root_arguments(walker, definition, receiver, HOST)
+        except (SyntaxError, ValueError, RecursionError):
+            return
+        walker.call(definition, None, args, HOST)
+        return
+    import ast
+
+    try:
+        tree = ast.parse("\n".join(walker.text(file).lines))
+    except (SyntaxError, ValueError, RecursionError):
+        return
+    body = [s for s in tree.body if isinstance(s, (ast.If, ast.With, ast.Expr, ast.Assign, ast.For, ast.Try))]
+    node = Node(None, HOST, (), None)
+    walker.module_nodes[file.path] = node
+    frame = Frame(walker, node, None, file, 0)
+    frame.env["__name__"] = _main()
+    try:
+        frame.run_module(body)
+    except RecursionError:
+        return
+
+
+def _main() -> Value:
+    from cgsafe.values import Const
+
+    return Const("__main__")
+
+
+def explicit_starts(walker: Walker) -> list[Start]:
+    """The captures that the walked host code opens, in a fixed order."""
+    starts: list[Start] = []
+    for (owner, line), body in walker.capture_bodies.items():
+        definition = owner.definition
+        if definition is not None:
+            path, function = definition.file.path, definition.qualname
+        else:
+            path, function = walker.module_path(owner), "<module>"
+        kind, reason = next(((k, r) for at, k, r, b in owner.sites if b is body), ("graph-context", "a capture opens here"))
+        starts.append(Start(Root(kind, reason, path, line, function), body, True))
+    for site, compiled in walker.capturing_compiles.items():
+        start = _compiled_start(walker, site, compiled)
+        if start is not None:
+            starts.append(start)
+    return starts
+
+
+def _compiled_start(walker: Walker, site: Any, compiled: Any) -> Start | None:
+    """A function under torch.compile(mode="reduce-overhead") is captured by the compiler."""
+    target = compiled.func
+    place = site.place
+    reason = f'torch.compile(mode="{site.mode}") records CUDA graphs'
+    root = Root("compile", reason, place.path, place.line, place.function)
+    node = Node(None, COMPILED, (), None)
+    file = walker.project.files.get(place.path)
+    if file is None:
+        return None
+    frame = _entry_frame(walker, node, file)
+    definition: FunctionDef | None = None
+    receiver: Value | None = None
+    callee: Value = target
+    if isinstance(target, Instance):
+        found = walker.classes.find(target.definition, "forward")
+        if found is None or not isinstance(found[1], FunctionDef):
+            return None
+        definition, receiver = found[1], target
+        callee = walker.classes.member(found[0], "forward", found[1], target) or target
+    elif isinstance(target, Func):
+        definition = target.definition
+        if definition.cls is not None and definition.outer is None:
+            receiver = walker.classes.generic(definition.cls)
+            callee = target
+            args = root_arguments(walker, definition, receiver, COMPILED)
+            frame.call_value(callee, args, _Anchor(place.line))
+            return Start(root, node, True)
+    elif hasattr(target, "receiver") and isinstance(getattr(target, "func", None), Func):
+        definition, receiver = target.func.definition, target.receiver
+    if definition is None:
+        return None
+    try:
+        args = root_arguments(walker, definition, receiver, COMPILED)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+    if receiver is not None:
+        args = args.drop_first()
+    frame.call_value(callee, args, _Anchor(place.line))
+    return Start(root, node, True)
+
+
+__all__ = ["Arguments", "Callable", "ClassDef", "Region", "Start", "Candidate"]

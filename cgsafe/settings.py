@@ -1,0 +1,21 @@
+"""What a check is asked to do: the merged outcome of command line and configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cgsafe.findings import Confidence
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that can change the outcome of a check, and how it is run."""
+
+    select: tuple[str, ...] = ()  # code prefixes; empty: all rules
+    ignore: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()  # gitignore-style patterns, relative to the working directory
+    min_confidence: Confidence = Confidence.MEDIUM
+    all_paths: bool = False
+    jobs: int = 0  # 0: as many as there are processors
+    cache: bool = True
+    stdin: bytes | None = None  # the text behind the path "-"

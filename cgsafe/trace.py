@@ -1,0 +1,180 @@
+"""Reads findings off the graph of the walk: which events a root reaches, and the shortest call path to each."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from cgsafe.events import CaptureSite
+from cgsafe.findings import Confidence, Fix, Root, Severity, Step
+from cgsafe.roots import Start
+from cgsafe.rule import RuleSet
+from cgsafe.walk.walker import Node
+
+
+class Spot(NamedTuple):
+    """What makes two findings one: a rule at a place. Paths are absolute here."""
+
+    code: str
+    path: str
+    line: int
+    column: int
+
+
+@dataclass
+class Reach:
+    """How one root reaches a spot."""
+
+    root: Root
+    steps: tuple[Step, ...]
+    confidence: int
+    message: str
+    severity: Severity
+    fix: Fix | None
+    end: tuple[int, int]
+    name: str
+    function: str
+    source: str
+
+    def rank(self) -> Any:
+        """Smaller is better: surer, then shorter, then by text, so that the choice is the same in every run."""
+        return (
+            -self.confidence,
+            self.severity is not Severity.ERROR,
+            len(self.steps),
+            [(s.path, s.line) for s in self.steps],
+            (self.root.path, self.root.line, self.root.function),
+            self.message,
+        )
+
+
+Reaches = dict[Spot, list[Reach]]
+
+
+class Judge:
+    """Applies the rules to each event once."""
+
+    def __init__(self, rules: RuleSet):
+        self.rules = rules
+        self._hits: dict[int, list[Any]] = {}
+        self._kept: list[Node] = []
+
+    def of(self, node: Node) -> list[Any]:
+        """(event, rule, hit) for all events of a node."""
+        found = self._hits.get(id(node))
+        if found is None:
+            found = [(e, rule, hit) for e in node.events.values() for rule, hit in self.rules.judge(e)]
+            self._hits[id(node)] = found
+            self._kept.append(node)  # so that no other node gets the same id
+        return found
+
+
+def collect(starts: Iterable[Start], judge: Judge, reaches: Reaches) -> None:
+    """Add to `reaches` what each root runs into, by its shortest path."""
+    for start in starts:
+        _from_root(start, judge, reaches)
+
+
+def _from_root(start: Start, judge: Judge, reaches: Reaches) -> None:
+    parents: dict[Node, tuple[Node, int] | None] = {start.node: None}
+    queue = [start.node]
+    best: dict[Spot, Reach] = {}
+    for node in queue:
+        for event, rule, hit in judge.of(node):
+            if isinstance(event, CaptureSite):
+                continue
+            _add(best, start, node, parents, event, rule, hit)
+        for line, callee in sorted(node.calls, key=lambda call: (call[0], _order(call[1]))):
+            if callee not in parents:
+                parents[callee] = (node, line)
+                queue.append(callee)
+    for spot, reach in best.items():
+        reaches.setdefault(spot, []).append(reach)
+
+
+def _order(node: Node) -> tuple[str, str]:
+    return (node.definition.label if node.definition is not None else "", node.label)
+
+
+def _add(
+    best: dict[Spot, Reach], start: Start, node: Node, parents: dict[Node, Any], event: Any, rule: Any, hit: Any
+) -> None:
+    place = event.place
+    limit = Confidence.HIGH if start.explicit or event.region.explicit else Confidence.MEDIUM
+    confidence = min(event.confidence, limit, hit.confidence or Confidence.HIGH)
+    if hit.at is not None:
+        path, line, column, end_line, end_column = hit.at
+    else:
+        path, line, column, end_line, end_column = place.path, place.line, place.column, place.end_line, place.end_column
+    spot = Spot(rule.code, path, line, column)
+    steps = [*_steps(node, parents), Step(place.path, place.line, place.function)]
+    if hit.at is not None and (path, line) != (place.path, place.line):
+        steps.append(Step(path, line, hit.function or place.function))
+    reach = Reach(
+        start.root,
+        tuple(steps),
+        int(confidence),
+        hit.message,
+        hit.severity or rule.severity,
+        hit.fix,
+        (end_line, end_column),
+        rule.name,
+        hit.function or place.function,
+        event.source,
+    )
+    present = best.get(spot)
+    if present is None or reach.rank() < present.rank():
+        best[spot] = reach
+
+
+def _steps(node: Node, parents: dict[Node, Any]) -> list[Step]:
+    """The calls that lead from the root to a node; the artificial step into the root itself is left out."""
+    steps: list[Step] = []
+    here = node
+    while parents[here] is not None:
+        caller, line = parents[here]
+        definition = caller.definition
+        is_entry = parents[caller] is None and not caller.cells and not caller.args and caller.result_is_entry
+        if definition is not None and not is_entry:
+            called = here.definition.name if here.definition is not None else "code"
+            steps.append(Step(definition.file.path, line, definition.qualname, f"calls {called}"))
+        here = caller
+    steps.reverse()
+    return steps
+
+
+def capture_sites(nodes: Iterable[Node], judge: Judge, reaches: Reaches) -> None:
+    """Findings about the places where captures are opened, which need no root to reach them."""
+    for node in nodes:
+        for event, rule, hit in judge.of(node):
+            if not isinstance(event, CaptureSite):
+                continue
+            place = event.place
+            root = Root("capture-site", "a CUDA graph capture is opened here", place.path, place.line, place.function)
+            spot = Spot(rule.code, place.path, place.line, place.column)
+            confidence = min(event.confidence, hit.confidence or Confidence.HIGH)
+            reach = Reach(
+                root,
+                (Step(place.path, place.line, place.function),),
+                int(confidence),
+                hit.message,
+                hit.severity or rule.severity,
+                hit.fix,
+                (place.end_line, place.end_column),
+                rule.name,
+                place.function,
+                event.source,
+            )
+            present = reaches.setdefault(spot, [])
+            if not present:
+                present.append(reach)
+            elif reach.rank() < present[0].rank():
+                present[0] = reach
+
+
+def fingerprint(code: str, module: str, function: str, source: str, ordinal: int) -> str:
+    """A name for a finding that survives moved lines: what, in which function of which module, and the how-manieth."""
+    text = "\0".join((code, module, function, " ".join(source.split()), str(ordinal)))
+    return hashlib.blake2b(text.encode(errors="replace"), digest_size=10).hexdigest()

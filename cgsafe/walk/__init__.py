@@ -1,0 +1,1 @@
+"""The abstract walk: runs captured code on abstract values and states what happens there as events."""

@@ -1,0 +1,164 @@
+"""Arguments of a call, and how they meet the parameters of a function."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cgsafe.events import Region
+from cgsafe.values import (
+    FLOAT,
+    INT,
+    LOW,
+    MEDIUM,
+    NONE,
+    STR,
+    UNKNOWN,
+    Const,
+    Dict,
+    Seq,
+    Tensor,
+    Union,
+    Value,
+    join,
+    join_all,
+    parts_of,
+)
+
+if TYPE_CHECKING:
+    from cgsafe.walk.defs import FunctionDef, Shape
+    from cgsafe.walk.walker import Walker
+
+MAX_CONST_INT = 64
+MAX_CONST_TEXT = 80
+
+
+class Arguments:
+    """The arguments of one call.
+
+    `star` is the element of a positional sequence of unknown length, `rest` the value of keywords of unknown names.
+    """
+
+    __slots__ = ("keywords", "positional", "rest", "star")
+
+    def __init__(
+        self,
+        positional: list[Value] | None = None,
+        keywords: dict[str, Value] | None = None,
+        star: Value | None = None,
+        rest: Value | None = None,
+    ):
+        self.positional = positional if positional is not None else []
+        self.keywords = keywords if keywords is not None else {}
+        self.star = star
+        self.rest = rest
+
+    def prepend(self, value: Value) -> Arguments:
+        return Arguments([value, *self.positional], self.keywords, self.star, self.rest)
+
+    def drop_first(self) -> Arguments:
+        return Arguments(self.positional[1:], self.keywords, self.star, self.rest)
+
+    def get(self, position: int, *names: str) -> Value | None:
+        """The argument at a position or under one of its names; None where it is not given."""
+        if 0 <= position < len(self.positional):
+            return self.positional[position]
+        for name in names:
+            if name in self.keywords:
+                return self.keywords[name]
+        return None
+
+    def values(self) -> list[Value]:
+        found = [*self.positional, *self.keywords.values()]
+        if self.star is not None:
+            found.append(self.star)
+        return found
+
+    @property
+    def exact(self) -> bool:
+        return self.star is None and self.rest is None
+
+
+def plain(value: Value) -> Value:
+    """An argument as it becomes part of a summary's key: constants of little interest lose their value."""
+    if isinstance(value, Const):
+        kind = type(value.value)
+        if kind is int and abs(value.value) > MAX_CONST_INT:
+            return INT
+        if kind is float:
+            return FLOAT
+        if kind is str and len(value.value) > MAX_CONST_TEXT:
+            return STR
+    return value
+
+
+def bind(walker: Walker, definition: FunctionDef, shape: Shape, args: Arguments, region: Region) -> tuple[Value, ...]:
+    """The values of all parameters in order: named ones, `*args`, keyword-only ones, `**kwargs`."""
+    from cgsafe.walk.entry import default_value, entry_value
+
+    given: dict[str, Value] = {}
+    positional = args.positional
+    params = shape.params
+    for name, value in zip(params, positional, strict=False):
+        given[name] = value
+    extra = list(positional[len(params) :])
+    left: dict[str, Value] = {}
+    for name, value in args.keywords.items():
+        if name in given:
+            continue
+        if name in params or name in shape.kwonly:
+            given[name] = value
+        else:
+            left[name] = value
+    bound: list[Value] = []
+    for name in (*params, *shape.kwonly):
+        known = given.get(name)
+        if known is None:
+            known = default_value(walker, definition, shape, name)
+            if known is None:
+                known = args.star if args.star is not None and name in params else UNKNOWN
+            elif args.star is not None and name in params:
+                known = join(known, args.star)
+            elif args.rest is not None:
+                known = _maybe(walker, definition, shape, name, known, args.rest, region)
+        bound.append(plain(entry_value(walker, definition, shape, name, known, region)))
+    values = bound[: len(params)]
+    if shape.vararg is not None:
+        if args.star is not None:
+            values.append(Seq("tuple", None, join_all([*extra, args.star])))
+        else:
+            values.append(Seq("tuple", tuple(extra)))
+    values.extend(bound[len(params) :])
+    if shape.kwarg is not None:
+        values.append(Dict({k: plain(v) for k, v in left.items()}, args.rest))
+    return tuple(values)
+
+
+def _maybe(
+    walker: Walker, definition: FunctionDef, shape: Shape, name: str, default: Value, rest: Value, region: Region
+) -> Value:
+    """A parameter that keywords of unknown names may or may not set."""
+    from cgsafe.walk.annotations import annotation_value
+
+    node = shape.annotations.get(name)
+    if node is None or rest is not UNKNOWN:
+        return join(default, rest)
+    annotated = annotation_value(walker, definition, node, region)
+    if annotated is UNKNOWN:
+        return join(default, rest)
+    weak = [p.with_(confidence=min(p.confidence, LOW)) if isinstance(p, Tensor) else p for p in parts_of(annotated)]
+    return join_all([default, *weak])
+
+
+def strengthen(value: Value, annotated: Value) -> Value:
+    """A value refined by its annotation: where only little is known of it, the annotation says more."""
+    if value is UNKNOWN:
+        return annotated
+    if isinstance(value, Union) and UNKNOWN in value.parts:
+        known = [p for p in value.parts if p is not UNKNOWN]
+        return join_all([*known, *parts_of(annotated)]) if annotated is not UNKNOWN else value
+    if isinstance(value, Tensor) and value.confidence < MEDIUM and isinstance(annotated, Tensor):
+        return value.with_(confidence=MEDIUM)
+    return value
+
+
+__all__: list[Any] = ["Arguments", "bind", "plain", "strengthen", "NONE"]

@@ -1,0 +1,290 @@
+"""Calls: what is called, with what, and what comes back."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any
+
+from cgsafe.events import CompiledCall, region
+from cgsafe.values import (
+    HIGH,
+    LOW,
+    MEDIUM,
+    NONE,
+    NUMPY,
+    UNKNOWN,
+    Bound,
+    Class,
+    Compiled,
+    Const,
+    Dict,
+    Ext,
+    ExtInstance,
+    ExtMethod,
+    Func,
+    Host,
+    Instance,
+    Numpy,
+    Partial,
+    Seq,
+    Super,
+    Tensor,
+    Union,
+    Value,
+    join_all,
+    parts_of,
+)
+from cgsafe.walk.arguments import Arguments
+from cgsafe.walk.defs import FunctionDef
+from cgsafe.walk.torch_calls import TorchCalls
+
+if TYPE_CHECKING:
+    from cgsafe.walk.frame import Frame
+
+
+class Calls(TorchCalls):
+    """Mixin of Frame."""
+
+    def ev_call(self: Frame, node: ast.Call) -> Value:
+        function = node.func
+        if function.__class__ is ast.Name and function.id == "super":  # type: ignore[attr-defined]
+            return self.super_object(node)
+        callee = self.eval(function)
+        if isinstance(callee, Ext) and callee.name in self.tables.lazy_calls:
+            special = self.lazy_call(callee.name, node)
+            if special is not None:
+                return special
+        args = self.arguments(node)
+        return self.call_value(callee, args, node)
+
+    def arguments(self: Frame, node: ast.Call) -> Arguments:
+        args = Arguments()
+        for argument in node.args:
+            if argument.__class__ is ast.Starred:
+                value = self.eval(argument.value)  # type: ignore[attr-defined]
+                if isinstance(value, Seq) and value.items is not None and args.star is None:
+                    args.positional.extend(value.items)
+                else:
+                    element = self.element_of(value, argument)
+                    args.star = element if args.star is None else join_all([args.star, element])
+            elif args.star is not None:
+                args.star = join_all([args.star, self.eval(argument)])
+            else:
+                args.positional.append(self.eval(argument))
+        for keyword in node.keywords:
+            value = self.eval(keyword.value)
+            if keyword.arg is not None:
+                args.keywords[keyword.arg] = value
+                continue
+            for part in parts_of(value):
+                if isinstance(part, Dict):
+                    for key, item in part.items:
+                        if isinstance(key, str):
+                            args.keywords.setdefault(key, item)
+                    if part.other is not None:
+                        args.rest = part.other if args.rest is None else join_all([args.rest, part.other])
+                elif part is not NONE:
+                    args.rest = UNKNOWN
+        return args
+
+    def super_object(self: Frame, node: ast.Call) -> Value:
+        definition: FunctionDef | None = self.node.definition
+        while definition is not None and definition.cls is None:
+            definition = definition.outer
+        if len(node.args) == 2:
+            owner, receiver = self.eval(node.args[0]), self.eval(node.args[1])
+            if isinstance(owner, Class):
+                return Super(owner.definition, receiver)
+            return UNKNOWN
+        if definition is None or definition.cls is None or self.shape is None or not self.shape.params:
+            return UNKNOWN
+        receiver = self.env.get(self.shape.params[0], UNKNOWN)
+        return Super(definition.cls, receiver)
+
+    def call_value(self: Frame, callee: Value, args: Arguments, node: Any) -> Value:
+        """Call a value; returns what comes back."""
+        kind = callee.__class__
+        if kind is Func:
+            return self.call_function(callee.definition, callee.scope, args, node)  # type: ignore[attr-defined]
+        if kind is Bound:
+            return self.call_value(callee.func, args.prepend(callee.receiver), node)  # type: ignore[attr-defined]
+        if kind is Ext:
+            return self.call_external(callee.name, args, node)  # type: ignore[attr-defined]
+        if kind is ExtMethod:
+            return self.call_method(callee.receiver, callee.name, args, node)  # type: ignore[attr-defined]
+        if kind is Class:
+            return self.call_class(callee.definition, args, node)  # type: ignore[attr-defined]
+        if kind is Instance:
+            return self.call_instance(callee, args, node)  # type: ignore[arg-type]
+        if kind is ExtInstance:
+            return self.call_external_instance(callee, args, node)  # type: ignore[arg-type]
+        if kind is Union:
+            results = [self.call_value(p, args, node) for p in callee.parts if p is not NONE]  # type: ignore[attr-defined]
+            return join_all(results)
+        if kind is Partial:
+            assert isinstance(callee, Partial)
+            merged = Arguments(
+                [*callee.args, *args.positional], {**dict(callee.kwargs), **args.keywords}, args.star, args.rest
+            )
+            return self.call_value(callee.func, merged, node)
+        if kind is Compiled:
+            return self.call_compiled(callee, args, node)  # type: ignore[arg-type]
+        return UNKNOWN
+
+    def call_function(self: Frame, definition: FunctionDef, scope: Any, args: Arguments, node: Any) -> Value:
+        verdict = self.tables.function_verdict(definition, self.region)
+        if verdict is not None:
+            if verdict == "cut":
+                return UNKNOWN
+            return verdict
+        called = self.walker.call(definition, scope, args, self.region)
+        self.record_call(node, called)
+        self.after_call(args)
+        return called.result
+
+    def after_call(self: Frame, args: Arguments) -> None:
+        """While an object is made, what a method of it stored is read from the object again."""
+        if not self.has_paths or self.region.captured:
+            return
+        if any(isinstance(a, Instance) for a in args.positional):
+            for key in [k for k in self.env if k.startswith("self.")]:
+                del self.env[key]
+
+    def call_class(self: Frame, definition: Any, args: Arguments, node: Any) -> Value:
+        classes = self.walker.classes
+        new = classes.find(definition, "__new__")
+        if new is not None and isinstance(new[1], FunctionDef) and not classes.is_module(definition):
+            if classes.find(definition, "__init__") is None and not classes.is_namedtuple(definition):
+                self.walker.call(new[1], new[0].scope, args.prepend(Class(definition)), self.region)
+        externals = classes.externals(definition)
+        if self.tables.is_enum(externals):
+            return classes.generic(definition)
+        if any(e.startswith("torch.autograd.") for e in externals):
+            return classes.generic(definition)
+        return classes.instantiate(definition, args)
+
+    def call_instance(self: Frame, callee: Instance, args: Arguments, node: Any) -> Value:
+        """Calling an object: `__call__`, or a module's hooks and `forward`."""
+        classes = self.walker.classes
+        definition = callee.definition
+        for name in ("__call__", "forward"):
+            found = classes.find(definition, name)
+            if name == "__call__" and "__call__" in callee.state.attributes:
+                return self.call_value(callee.state.attributes["__call__"], args, node)
+            if name == "forward" and "forward" in callee.state.attributes:
+                return self.call_value(callee.state.attributes["forward"], args, node)
+            if found is None:
+                continue
+            method = classes.member(found[0], name, found[1], callee)
+            if method is None:
+                continue
+            if name == "forward" and not classes.is_module(definition) and not classes.externals(definition):
+                break
+            self.run_hooks(callee, "pre", args, node)
+            if classes.is_module(definition):
+                self.walker.reached.add(definition)
+            result = self.call_value(method, args, node)
+            self.run_hooks(callee, "post", args, node, result)
+            if result is UNKNOWN and classes.is_module(definition) and not classes.find(definition, "forward"):
+                return Tensor("cuda", None, "", MEDIUM)
+            return result
+        if classes.is_module(definition):
+            kind = self.tables.module_container(classes.externals(definition))
+            if kind == "sequential":
+                return self.call_sequence(self.module_items(callee), args, node)
+            return Tensor("cuda", None, "", LOW)
+        return UNKNOWN
+
+    def run_hooks(self: Frame, module: Instance, kind: str, args: Arguments, node: Any, result: Value | None = None) -> None:
+        for hook_kind, hook in module.state.hooks:
+            if hook_kind == kind:
+                given: list[Value] = [module, Seq("tuple", tuple(args.positional))]
+                if result is not None:
+                    given.append(result)
+                self.call_value(hook, Arguments(given), node)
+
+    def call_sequence(self: Frame, modules: Value, args: Arguments, node: Any) -> Value:
+        """nn.Sequential: each module on what the one before gave."""
+        value: Value = args.positional[0] if args.positional else UNKNOWN
+        if isinstance(modules, Seq) and modules.items is not None:
+            for module in modules.items:
+                value = self.call_value(module, Arguments([value]), node)
+            return value
+        if isinstance(modules, Seq) and modules.element is not None:
+            first = self.call_value(modules.element, Arguments([value]), node)
+            self.call_value(modules.element, Arguments([first]), node)
+            return first
+        return Tensor("cuda", None, "", MEDIUM)
+
+    def call_compiled(self: Frame, callee: Compiled, args: Arguments, node: Any) -> Value:
+        """A torch.compile'd callable is called: fine on the host, of interest under capture or another compile."""
+        site = callee.site
+        here = self.region
+        if here.captured or here.traced:
+            self.emit(
+                CompiledCall,
+                node,
+                HIGH,
+                compiled=site.name,
+                decorator=site.place,
+                as_decorator=site.as_decorator,
+                options=site.options,
+                warmed=self.walker.is_warmed(self.node, callee, args),
+                call=self.place(node),
+            )
+        else:
+            self.walker.note_warm(self.node, callee, args)
+        inner = region(here.captured or site.captures, True, here.behind_op, here.explicit or site.captures, here.root)
+        before, self.region = self.region, inner
+        try:
+            return self.call_value(callee.func, args, node)
+        finally:
+            self.region = before
+
+    # -- things outside the checked code ---------------------------------------------------------------------------
+
+    def call_external(self: Frame, name: str, args: Arguments, node: Any) -> Value:
+        """Call a function or class that is not part of the checked code."""
+        if name.startswith("builtins."):
+            from cgsafe.walk.builtin_calls import call_builtin
+
+            return call_builtin(self, name[9:], args, node)
+        verdict = self.tables.external_verdict(name, self.region)
+        if verdict is not None:
+            return verdict
+        if name.startswith("torch."):
+            return self.call_torch(name, args, node)
+        if name.startswith("numpy."):
+            return self.call_numpy(name, args, node)
+        from cgsafe.walk.library_calls import call_library
+
+        return call_library(self, name, args, node)
+
+    def call_numpy(self: Frame, name: str, args: Arguments, node: Any) -> Value:
+        for value in args.positional[:1]:
+            for part in parts_of(value):
+                if isinstance(part, Tensor):
+                    self.read_host(part, node.args[0] if node.args else node, "numpy")
+        return self.tables.numpy_result(name) or NUMPY
+
+    def read_host(self: Frame, value: Value, node: ast.AST, how: str, owner: ast.AST | None = None) -> None:
+        """Somebody reads a value on the host."""
+        from cgsafe.events import HostRead
+        from cgsafe.walk.conditions import describe
+
+        waits = [p for p in parts_of(value) if isinstance(p, Tensor) and p.device in ("cuda", "")]
+        if not waits:
+            return
+        confidence = max(t.confidence if t.device else LOW for t in waits)
+        others = [describe(p) for p in parts_of(value) if p not in waits and p is not NONE]
+        self.emit(
+            HostRead,
+            node,
+            confidence,
+            how=how,
+            partly=" or ".join(dict.fromkeys(others)),
+            why=self.origin_of(node),
+        )
+
+    def is_host_text(self, value: Value) -> bool:
+        return isinstance(value, (Const, Host, Numpy))

@@ -1,0 +1,182 @@
+"""torch.compile and custom operators: code that compiles on its own, and code that a compile cannot see into."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any
+
+from cgsafe.events import Place, region
+from cgsafe.values import (
+    NONE,
+    UNKNOWN,
+    Bound,
+    Class,
+    Compiled,
+    Const,
+    Ext,
+    ExtInstance,
+    Func,
+    Instance,
+    Partial,
+    Union,
+    Value,
+    join_all,
+    parts_of,
+)
+from cgsafe.walk.arguments import Arguments
+
+if TYPE_CHECKING:
+    from cgsafe.walk.frame import Frame
+
+# Modes in which torch.compile itself records CUDA graphs.
+CAPTURING_MODES = frozenset(("reduce-overhead", "max-autotune"))
+
+
+class CompileSite:
+    """One place where torch.compile is applied. Compared by identity; one object per place."""
+
+    __slots__ = ("as_decorator", "captures", "fullgraph", "label", "mode", "name", "options", "place")
+
+    def __init__(self, place: Place, name: str, options: tuple[tuple[str, str], ...], mode: str, as_decorator: bool):
+        self.place = place
+        self.name = name
+        self.options = options
+        self.mode = mode
+        self.captures = mode in CAPTURING_MODES
+        self.as_decorator = as_decorator
+        self.label = f"{place.path}:{place.line}:{place.column}"
+
+
+def compile_call(frame: Frame, args: Arguments, node: Any) -> Value:
+    """`torch.compile(function, ...)`, or `torch.compile(...)` as a decorator."""
+    target = args.get(0, "model")
+    if target is None or target is NONE:
+        rest = tuple(sorted(args.keywords.items(), key=lambda kv: kv[0]))
+        return Partial(Ext("torch.compile"), (), rest)
+    walker = frame.walker
+    results: list[Value] = []
+    for part in parts_of(target):
+        if isinstance(part, Compiled) or not isinstance(part, (Func, Bound, Partial, Instance, Class, ExtInstance)):
+            results.append(part)
+            continue
+        site = _site(frame, part, args, node)
+        compiled = Compiled(part, site)
+        if site.captures:
+            walker.capturing_compiles.setdefault(site, compiled)
+        results.append(compiled)
+    return join_all(results)
+
+
+def _site(frame: Frame, target: Value, args: Arguments, node: Any) -> CompileSite:
+    from cgsafe.walk.frame import source_of
+
+    walker = frame.walker
+    is_decorator = not isinstance(node, ast.Call) or getattr(walker, "applying", None) is node
+    place = frame.place(node)
+    key = (place.path, place.line, place.column)
+    found = walker.compile_sites.get(key)
+    if found is None:
+        options: tuple[tuple[str, str], ...] = ()
+        if isinstance(node, ast.Call):
+            options = tuple((k.arg or "**", source_of(k.value)) for k in node.keywords)
+        mode = args.keywords.get("mode")
+        text = mode.value if isinstance(mode, Const) and isinstance(mode.value, str) else ""
+        found = walker.compile_sites[key] = CompileSite(place, _name(target), options, text, is_decorator)
+    return found
+
+
+def _name(value: Value) -> str:
+    if isinstance(value, Func):
+        return str(value.definition.qualname)
+    if isinstance(value, Bound):
+        return _name(value.func)
+    if isinstance(value, Partial):
+        return _name(value.func)
+    if isinstance(value, (Instance, Class)):
+        return str(value.definition.qualname)
+    return "the function"
+
+
+# -- custom operators ------------------------------------------------------------------------------------------------
+
+
+def call_custom_op(frame: Frame, namespace: str, name: str, args: Arguments, node: Any) -> Value:
+    """`torch.ops.ns.name(...)`: the function registered for it runs, opaque to an enclosing torch.compile."""
+    function = frame.walker.custom_ops().get(name)
+    if function is None:
+        return UNKNOWN
+    here = frame.region
+    before = frame.region
+    frame.region = region(here.captured, False, f"{namespace}::{name}", here.explicit, here.root)
+    try:
+        return frame.call_value(function, args, node)
+    finally:
+        frame.region = before
+
+
+def find_custom_ops(walker: Any) -> dict[str, Value]:
+    """Operator name -> function, from registrations at module level and in decorators."""
+    ops: dict[str, Value] = {}
+    for path in sorted(walker.project.files):
+        file = walker.project.files[path]
+        if "op" not in file.index["triggers"]:
+            continue
+        for qualified, (_first, _line, _last, cls, decorators) in file.index["functions"].items():
+            if cls or not decorators:
+                continue
+            if any(d.rpartition(".")[2] in ("custom_op", "triton_op") for d in decorators):
+                definition = walker.definitions.function(file, qualified)
+                ops.setdefault(_decorated_name(walker, definition), Func(definition))
+        _registrations(walker, file, ops)
+    return ops
+
+
+def _decorated_name(walker: Any, definition: Any) -> str:
+    try:
+        definition.shape(walker.text(definition.file))
+    except (SyntaxError, ValueError, RecursionError):
+        return str(definition.name)
+    for node in definition.node.decorator_list:
+        if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+            text = node.args[0].value
+            if isinstance(text, str) and "::" in text:
+                return text.partition("::")[2]
+    return str(definition.name)
+
+
+def _registrations(walker: Any, file: Any, ops: dict[str, Value]) -> None:
+    """`direct_register_custom_op(op_name=..., op_func=...)` and its like, wherever in the file they stand."""
+    from cgsafe.events import HOST
+    from cgsafe.walk.frame import Frame
+    from cgsafe.walk.walker import Node
+
+    lines = walker.text(file).lines
+    for line in file.index["triggers"]["op"]:
+        text = lines[line - 1]
+        name = text.strip().partition("(")[0].rpartition(".")[2].strip()
+        if name not in walker.tables.op_registrars:
+            continue
+        call = _call_at(lines, line)
+        if call is None:
+            continue
+        given = {k.arg: k.value for k in call.keywords}
+        op_name = given.get("op_name") or (call.args[0] if call.args else None)
+        function = given.get("op_func") or (call.args[1] if len(call.args) > 1 else None)
+        if isinstance(op_name, ast.Constant) and isinstance(op_name.value, str) and isinstance(function, ast.expr):
+            value = Frame(walker, Node(None, HOST, (), None), None, file, 0).eval(function)
+            if isinstance(value, (Func, Union)):
+                ops.setdefault(op_name.value, value)
+
+
+def _call_at(lines: list[str], line: int) -> ast.Call | None:
+    """The call that starts on a line, read line by line until it is complete."""
+    source = ""
+    for text in lines[line - 1 : line + 24]:
+        source += text.strip() + "\n"
+        try:
+            body = ast.parse(source).body
+        except SyntaxError:
+            continue
+        value = getattr(body[0], "value", None) if body else None
+        return value if isinstance(value, ast.Call) else None
+    return None

@@ -1,0 +1,358 @@
+"""Conditions: which way they go, what the code behind them may take for granted, and who is asked for a truth value."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any
+
+from cgsafe.events import TruthTest
+from cgsafe.values import (
+    LOW,
+    NONE,
+    UNKNOWN,
+    Class,
+    Const,
+    Device,
+    Dict,
+    Ext,
+    ExtInstance,
+    Func,
+    Host,
+    Instance,
+    Numpy,
+    Seq,
+    Tensor,
+    Union,
+    Value,
+    join_all,
+    kind_of,
+    parts_of,
+    truth,
+)
+
+if TYPE_CHECKING:
+    from cgsafe.walk.frame import Frame
+
+Refinements = list[tuple[str, Value]]
+Outcome = tuple[bool | None, Refinements, Refinements]
+
+_HOST_CLASSES = {
+    "builtins.int": {"int", "bool"},
+    "builtins.float": {"float"},
+    "builtins.str": {"str"},
+    "builtins.bool": {"bool"},
+}
+_SEQUENCE_CLASSES = {"builtins.list": "list", "builtins.tuple": "tuple", "builtins.set": "set"}
+_MAPPING_CLASSES = {"builtins.dict", "collections.OrderedDict", "collections.abc.Mapping", "typing.Mapping"}
+_TENSOR_CLASSES = {"torch.Tensor", "torch.nn.Parameter", "torch.nn.parameter.Parameter"}
+
+
+class Conditions:
+    """Mixin of Frame."""
+
+    def refine(self: Frame, refinements: Refinements) -> None:
+        for key, value in refinements:
+            self.env[key] = value
+            if "." in key:
+                self.has_paths = True
+
+    def condition(self: Frame, node: ast.expr, form: str, owner: ast.AST) -> Outcome:
+        """Evaluate a condition: (its outcome where certain, refinements when true, refinements when false)."""
+        kind = node.__class__
+        if kind is ast.BoolOp:
+            return self._bool_condition(node, form, owner)  # type: ignore[arg-type]
+        if kind is ast.UnaryOp and node.op.__class__ is ast.Not:  # type: ignore[attr-defined]
+            outcome, when_true, when_false = self.condition(node.operand, "not" if form == "not" else form, owner)  # type: ignore[attr-defined]
+            return (None if outcome is None else not outcome), when_false, when_true
+        if kind is ast.Compare and len(node.ops) == 1:  # type: ignore[attr-defined]
+            return self._comparison(node, form, owner)  # type: ignore[arg-type]
+        if kind is ast.Call:
+            special = self._call_condition(node, form, owner)  # type: ignore[arg-type]
+            if special is not None:
+                return special
+        if kind is ast.NamedExpr:
+            outcome, when_true, when_false = self.condition(node.value, form, owner)  # type: ignore[attr-defined]
+            value = UNKNOWN if outcome is None else Const(outcome)
+            if outcome is None:
+                value = self.eval(node.value)  # type: ignore[attr-defined]
+            self.bind_name(node.target.id, value, node.value)  # type: ignore[attr-defined]
+            _, more_true, more_false = self.narrow_truth(node.target, value)  # type: ignore[attr-defined]
+            return outcome, when_true + more_true, when_false + more_false
+        value = self.eval(node)
+        self.test(value, node, form, owner)
+        return self.narrow_truth(node, value)
+
+    def _bool_condition(self: Frame, node: ast.BoolOp, form: str, owner: ast.AST) -> Outcome:
+        is_and = isinstance(node.op, ast.And)
+        before = self.env
+        self.env = dict(before)
+        all_true: Refinements = []
+        all_false: Refinements = []
+        result: bool | None = is_and
+        stopped = False
+        for operand in node.values:
+            outcome, when_true, when_false = self.condition(operand, form, owner)
+            if outcome is (not is_and):
+                result, stopped = (not is_and), True
+                break
+            if outcome is None:
+                result = None
+            refinements = when_true if is_and else when_false
+            self.refine(refinements)
+            all_true.extend(when_true)
+            all_false.extend(when_false)
+        bound = {k: v for k, v in self.env.items() if k not in before and "." not in k}
+        self.env = before
+        before.update(bound)
+        if stopped and result is not None:
+            return result, ([] if is_and else all_true), (all_false if is_and else [])
+        if is_and:
+            # When all are true, each refinement holds; when one is false, it is unknown which.
+            return result, all_true, (all_false if len(node.values) == 1 else [])
+        return result, (all_true if len(node.values) == 1 else []), all_false
+
+    def narrow_truth(self: Frame, node: ast.expr, value: Value) -> Outcome:
+        from cgsafe.walk.frame import dotted_path
+
+        outcome = truth(value)
+        path = dotted_path(node)
+        if path is None or outcome is not None or not isinstance(value, Union):
+            if path is not None and isinstance(value, Host) and value.kind == "bool":
+                return None, [(path, Const(True))], [(path, Const(False))]
+            return outcome, [], []
+        can_be_true = [p for p in value.parts if truth(p) is not False]
+        can_be_false = [p for p in value.parts if truth(p) is not True]
+        return (
+            None,
+            [(path, join_all(can_be_true))] if can_be_true else [],
+            [(path, join_all(can_be_false))] if can_be_false else [],
+        )
+
+    def _comparison(self: Frame, node: ast.Compare, form: str, owner: ast.AST) -> Outcome:
+        from cgsafe.walk.frame import dotted_path
+
+        op, right_node = node.ops[0], node.comparators[0]
+        left = self.eval(node.left)
+        right = self.eval(right_node)
+        result = self.compare(op, left, right, node)
+        self.test(result, node, form, owner)
+        outcome = truth(result)
+        target = node.left.target if isinstance(node.left, ast.NamedExpr) else node.left
+        path = dotted_path(target)
+        when_true: Refinements = []
+        when_false: Refinements = []
+        if path is not None and outcome is None:
+            if isinstance(op, (ast.Is, ast.IsNot)) and right is NONE:
+                kept = [p for p in parts_of(left) if p is not NONE]
+                not_none = join_all(kept) if kept else UNKNOWN
+                when_true, when_false = [(path, NONE)], [(path, not_none)]
+                if isinstance(op, ast.IsNot):
+                    when_true, when_false = when_false, when_true
+            elif isinstance(op, (ast.Eq, ast.NotEq)) and isinstance(right, Const):
+                if isinstance(left, (Host, Const)) or left is UNKNOWN:
+                    when_true = [(path, right)] if isinstance(right.value, (str, bool)) else []
+                elif isinstance(left, Union):
+                    # A tensor equal to a constant is still a tensor.
+                    keep = [p for p in left.parts if isinstance(p, (Tensor, Instance))]
+                    when_true = [(path, join_all([right, *keep]))] if not keep else []
+                if isinstance(op, ast.NotEq):
+                    when_true, when_false = [], when_true
+            elif isinstance(op, ast.In) and isinstance(right, Seq) and right.items and len(right.items) <= 8:
+                if all(isinstance(i, Const) for i in right.items) and (isinstance(left, Host) or left is UNKNOWN):
+                    when_true = [(path, join_all(right.items))]
+        self._device_refinements(node, op, right, when_true, when_false)
+        return outcome, when_true, when_false
+
+    def _device_refinements(
+        self: Frame, node: ast.Compare, op: ast.cmpop, right: Value, when_true: Refinements, when_false: Refinements
+    ) -> None:
+        """`x.device.type == "cpu"` and its like say where `x` is."""
+        from cgsafe.walk.frame import dotted_path
+
+        if not isinstance(op, (ast.Eq, ast.NotEq)):
+            return
+        named = right.type if isinstance(right, Device) else right.value if isinstance(right, Const) else None
+        if not isinstance(named, str) or not named:
+            return
+        chain = node.left
+        if isinstance(chain, ast.Attribute) and chain.attr == "type":
+            chain = chain.value
+        if not (isinstance(chain, ast.Attribute) and chain.attr == "device"):
+            return
+        path = dotted_path(chain.value)
+        if path is None:
+            return
+        value = self.eval(chain.value)
+        moved = [p.with_(device=named.partition(":")[0]) if isinstance(p, Tensor) else p for p in parts_of(value)]
+        target = when_true if isinstance(op, ast.Eq) else when_false
+        target.append((path, join_all(moved)))
+
+    def _call_condition(self: Frame, node: ast.Call, form: str, owner: ast.AST) -> Outcome | None:
+        from cgsafe.walk.frame import dotted_path
+
+        function = node.func
+        if not isinstance(function, (ast.Name, ast.Attribute)) or not node.args:
+            return None
+        if isinstance(function, ast.Name) and function.id not in ("isinstance", "hasattr", "callable", "is_tensor", "bool"):
+            return None
+        if isinstance(function, ast.Attribute) and function.attr != "is_tensor":
+            return None
+        callee = self.eval(function)
+        name = callee.name if isinstance(callee, Ext) else ""
+        path = dotted_path(node.args[0])
+        if name == "builtins.bool" and len(node.args) == 1:
+            return self.condition(node.args[0], "bool" if form in ("value",) else form, owner)
+        if name == "builtins.isinstance" and len(node.args) == 2:
+            value = self.eval(node.args[0])
+            yes, no, outcome = self.instance_narrowed(value, self.eval(node.args[1]))
+        elif name in ("torch.is_tensor", "torch.overrides.is_tensor_like"):
+            value = self.eval(node.args[0])
+            yes, no, outcome = self.instance_narrowed(value, Ext("torch.Tensor"))
+        else:
+            return None
+        if path is None:
+            return outcome, [], []
+        return outcome, [(path, yes)], [(path, no)]
+
+    def instance_narrowed(self: Frame, value: Value, classes: Value) -> tuple[Value, Value, bool | None]:
+        """(the value if it is an instance, the value if it is not, the outcome where certain)."""
+        wanted: list[Value] = []
+        for part in parts_of(classes):
+            wanted.extend(part.items or [UNKNOWN] if isinstance(part, Seq) else [part])
+        yes: list[Value] = []
+        no: list[Value] = []
+        for part in parts_of(value):
+            outcomes = {self._is_instance(part, w) for w in wanted}
+            outcome = True if True in outcomes else None if None in outcomes else False
+            if outcome is not False:
+                yes.append(self._as_instance(part, wanted) if outcome is None else part)
+            if outcome is not True:
+                no.append(part)
+        result = True if not no else False if not yes else None
+        return (join_all(yes) if yes else UNKNOWN), (join_all(no) if no else UNKNOWN), result
+
+    def _as_instance(self: Frame, value: Value, wanted: list[Value]) -> Value:
+        """What a value is once `isinstance` has said yes."""
+        results: list[Value] = []
+        for cls in wanted:
+            if isinstance(cls, Ext) and cls.name in _TENSOR_CLASSES:
+                results.append(value if isinstance(value, Tensor) else Tensor("cuda", None, "", 2))
+            elif isinstance(cls, Ext) and cls.name in _SEQUENCE_CLASSES:
+                results.append(value if isinstance(value, Seq) else Seq(_SEQUENCE_CLASSES[cls.name], None, UNKNOWN))
+            elif isinstance(cls, Ext) and cls.name in _MAPPING_CLASSES:
+                results.append(value if isinstance(value, Dict) else Dict({}, UNKNOWN))
+            elif isinstance(cls, Ext) and cls.name in _HOST_CLASSES:
+                results.append(value if isinstance(value, (Host, Const)) else Host(cls.name.rpartition(".")[2]))
+            elif isinstance(cls, Class):
+                results.append(value if isinstance(value, Instance) else self.walker.classes.generic(cls.definition))
+            else:
+                return value
+        return join_all(results) if results else value
+
+    def _is_instance(self: Frame, value: Value, cls: Value) -> bool | None:
+        if value is UNKNOWN or cls is UNKNOWN:
+            return None
+        if isinstance(cls, Class):
+            if isinstance(value, Instance):
+                if cls.definition in self.walker.classes.mro(value.definition):
+                    return True
+                # A value known by its annotation only may be of a subclass.
+                return None if value.state.generic else False
+            return None if isinstance(value, (Host, ExtInstance)) and kind_of(value) == "object" else False
+        if not isinstance(cls, Ext):
+            return None
+        name = cls.name
+        if isinstance(value, Tensor):
+            if name == "torch.Tensor":
+                return True
+            return None if name.startswith("torch.") else False
+        if isinstance(value, (Const, Host)):
+            kind = kind_of(value)
+            if value is NONE:
+                return name == "types.NoneType"
+            if name in _HOST_CLASSES:
+                return kind in _HOST_CLASSES[name] if kind not in ("number", "object") else None
+            return None if kind == "object" or name.startswith(("numbers.", "collections.abc.", "typing.")) else False
+        if isinstance(value, Seq):
+            if name in _SEQUENCE_CLASSES:
+                return _SEQUENCE_CLASSES[name] == value.kind
+            return None if "." in name and not name.startswith(("torch.", "builtins.", "numpy.")) else False
+        if isinstance(value, Dict):
+            return True if name in ("builtins.dict", "collections.abc.Mapping") else None
+        if isinstance(value, Numpy):
+            return True if name == "numpy.ndarray" else False
+        if isinstance(value, Instance):
+            externals = self.walker.classes.externals(value.definition)
+            if name in externals:
+                return True
+            if name == "torch.nn.Module" and self.walker.classes.is_module(value.definition):
+                return True
+            if name.startswith("builtins.") and not externals:
+                return False
+            if name in _TENSOR_CLASSES:
+                return False
+            return None
+        if isinstance(value, ExtInstance):
+            return True if value.name == name else None
+        if isinstance(value, (Func, Class)):
+            return None if name.startswith(("typing.", "collections.", "builtins.type")) else False
+        return None
+
+    def test(self: Frame, value: Value, node: ast.AST, form: str, owner: ast.AST) -> None:
+        """Somebody asks for the truth value of `value`: a device tensor answers only after the GPU has."""
+        if isinstance(value, Tensor):
+            tensors = [value]
+        elif isinstance(value, Union):
+            tensors = [p for p in value.parts if isinstance(p, Tensor)]
+        else:
+            return
+        waits = [t for t in tensors if t.device in ("cuda", "")]
+        if not waits:
+            return
+        confidence = max(t.confidence if t.device else LOW for t in waits)
+        others: list[str] = []
+        if isinstance(value, Union):
+            others = [describe(p) for p in value.parts if p not in waits and p is not NONE]
+        self.emit(
+            TruthTest,
+            node,
+            confidence,
+            form=form,
+            statement=self.statement_of(owner),
+            partly=" or ".join(dict.fromkeys(others)),
+            why=self.origin_of(node),
+        )
+
+    def statement_of(self: Frame, owner: Any) -> str:
+        line = owner.lineno + self.offset
+        lines = self.walker.text(self.file).lines
+        return lines[line - 1].strip() if 0 < line <= len(lines) else ""
+
+    def origin_of(self: Frame, node: ast.AST) -> str:
+        """Where the variables of an expression come from, as text: `torch.max(p) + 1`, line 81."""
+        from cgsafe.walk.frame import source_of
+
+        for child in ast.walk(node):
+            if isinstance(child, ast.Name):
+                value = self.env.get(child.id)
+                origin = self.origins.get(child.id)
+                if origin is not None and any(isinstance(p, Tensor) for p in parts_of(value or UNKNOWN)):
+                    return f"`{child.id}` is `{source_of(origin)}` (line {origin.lineno + self.offset})"
+        return ""
+
+
+def describe(value: Value) -> str:
+    """A value's kind in a reader's words."""
+    if value is UNKNOWN:
+        return "something unknown"
+    if isinstance(value, (Const, Host)):
+        return kind_of(value)
+    if isinstance(value, Tensor):
+        return "tensor on the CPU" if value.device in ("cpu", "pinned") else "tensor"
+    if isinstance(value, Seq):
+        return value.kind
+    if isinstance(value, Dict):
+        return "dict"
+    if isinstance(value, Instance):
+        return value.definition.name
+    return "object"

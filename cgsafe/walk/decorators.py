@@ -1,0 +1,97 @@
+"""Decorators: what a function becomes when they are applied."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any
+
+from cgsafe.events import HOST
+from cgsafe.values import (
+    UNKNOWN,
+    Bound,
+    Class,
+    Compiled,
+    Ext,
+    ExtInstance,
+    Func,
+    Instance,
+    Partial,
+    Value,
+)
+from cgsafe.walk.arguments import Arguments
+from cgsafe.walk.defs import FunctionDef
+
+if TYPE_CHECKING:
+    from cgsafe.walk.frame import Frame
+    from cgsafe.walk.walker import Node, Walker
+
+_CALLABLES = (Func, Bound, Partial, Compiled, Class, Instance)
+
+
+def decorate(walker: Walker, definition: FunctionDef, scope: Node | None, value: Value) -> Value:
+    """A function of a module or class with its decorators applied, innermost first."""
+    from cgsafe.walk.frame import Frame
+    from cgsafe.walk.walker import Node
+
+    try:
+        definition.shape(walker.text(definition.file))
+    except (SyntaxError, ValueError, RecursionError):
+        return value
+    nodes = getattr(definition.node, "decorator_list", ())
+    frame = Frame(walker, Node(None, HOST, (), scope), None, definition.file, definition.offset)
+    frame.class_scope = definition.cls
+    for node in reversed(nodes):
+        value = apply(frame, node, value)
+    return value
+
+
+def apply(frame: Frame, node: ast.expr, value: Value) -> Value:
+    """One decorator on a value. A decorator that makes something unknown is taken to keep the function."""
+    decorator = frame.eval(node)
+    if isinstance(decorator, Ext) and decorator.name.startswith("builtins."):
+        return value  # property, staticmethod, classmethod: the class table looks at these by name
+    if decorator is UNKNOWN:
+        return value
+    if isinstance(decorator, ExtInstance):
+        return value  # a context manager as a decorator
+    frame.walker.applying = node
+    result = frame.call_value(decorator, Arguments([value]), node)
+    return result if isinstance(result, _CALLABLES) else value
+
+
+def decorate_class(walker: Walker, definition: Any) -> None:
+    """Let class decorators of the checked code do what they do to `forward` and its like."""
+    from cgsafe.walk.frame import Frame
+    from cgsafe.walk.walker import Node
+
+    names = [d for d in definition.decorators if d and d.rpartition(".")[2] not in ("dataclass",)]
+    if not names or definition.scope is not None:
+        return
+    first = definition.file.index["classes"][definition.qualname]["lines"][0]
+    try:
+        body, offset = walker.text(definition.file).parse(first, definition.line)
+    except (SyntaxError, ValueError):
+        body, offset = _decorator_lines(walker, definition, first)
+    nodes = [d for s in body if isinstance(s, ast.ClassDef) for d in s.decorator_list]
+    frame = Frame(walker, Node(None, HOST, (), None), None, definition.file, offset)
+    for node in reversed(nodes):
+        decorator = frame.eval(node)
+        if isinstance(decorator, (Func, Partial)):
+            before, walker.decorating = walker.decorating, definition
+            try:
+                frame.call_value(decorator, Arguments([Class(definition)]), node)
+            finally:
+                walker.decorating = before
+
+
+def _decorator_lines(walker: Walker, definition: Any, first: int) -> tuple[list[ast.stmt], int]:
+    """The decorators alone, above an empty class of the same indentation."""
+    lines = walker.text(definition.file).lines[first - 1 : definition.line - 1]
+    indent = lines[0][: len(lines[0]) - len(lines[0].lstrip())] if lines else ""
+    source = "\n".join([*lines, f"{indent}class {definition.name}: pass"])
+    try:
+        if indent:
+            return ast.parse("if 1:\n" + source).body[0].body, first - 2  # type: ignore[attr-defined]
+        return ast.parse(source).body, first - 1
+    except SyntaxError:
+        return [], 0

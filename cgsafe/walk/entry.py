@@ -1,0 +1,134 @@
+"""What a parameter holds when its caller says nothing: annotations, defaults and the conventions of model code."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from cgsafe.events import HOST, Region
+from cgsafe.values import (
+    HIGH,
+    LOW,
+    MEDIUM,
+    NONE,
+    NUMPY,
+    UNKNOWN,
+    Const,
+    Dict,
+    Host,
+    Instance,
+    Seq,
+    Tensor,
+    Value,
+    join,
+    parts_of,
+    widen,
+)
+from cgsafe.walk.annotations import annotation_value
+from cgsafe.walk.arguments import Arguments, strengthen
+
+if TYPE_CHECKING:
+    from cgsafe.walk.defs import FunctionDef, Shape
+    from cgsafe.walk.walker import Walker
+
+
+def default_value(walker: Walker, definition: FunctionDef, shape: Shape, name: str) -> Value | None:
+    """The value of a parameter's default; None where it has none."""
+    node = shape.defaults.get(name)
+    if node is None:
+        return None
+    if isinstance(node, ast.Constant):
+        return Const(node.value)
+    from cgsafe.walk.frame import Frame
+    from cgsafe.walk.walker import Node
+
+    frame = Frame(walker, Node(None, HOST, (), None), None, definition.file, definition.offset)
+    return frame.eval(node)
+
+
+def entry_value(
+    walker: Walker, definition: FunctionDef, shape: Shape, name: str, value: Value, region: Region
+) -> Value:
+    """A parameter's value, refined by its annotation and name where the caller leaves it open."""
+    if value is not UNKNOWN and UNKNOWN not in parts_of(value) and not _weak(value):
+        return value
+    annotation = shape.annotations.get(name)
+    if annotation is not None:
+        annotated = annotation_value(walker, definition, annotation, region)
+        if annotated is not UNKNOWN:
+            return _by_host_name(walker, name, strengthen(value, annotated))
+    if value is UNKNOWN and (region.captured or region.traced):
+        return convention(walker, name)
+    return value
+
+
+def _weak(value: Value) -> bool:
+    return isinstance(value, Tensor) and value.confidence < MEDIUM
+
+
+def _by_host_name(walker: Walker, name: str, value: Value) -> Value:
+    """A tensor whose name says that it lives on the host."""
+    if isinstance(value, Tensor) and walker.tables.names_host(name):
+        return value.with_(device="cpu")
+    return value
+
+
+def convention(walker: Walker, name: str) -> Value:
+    """What a bare parameter or attribute name means by the conventions of model code."""
+    kind = walker.tables.convention(name)
+    if kind is None:
+        return UNKNOWN
+    if kind == "cpu":
+        return Tensor("cpu", None, "", MEDIUM)
+    if kind == "numpy":
+        return NUMPY
+    if kind.startswith("tensor"):
+        dtype = {"tensor:int": "i", "tensor:bool": "b", "tensor:float": "f"}.get(kind, "")
+        return Tensor("cuda", 1, dtype, MEDIUM)
+    return Host(kind)
+
+
+def root_arguments(walker: Walker, definition: FunctionDef, receiver: Value | None, region: Region) -> Arguments:
+    """The arguments with which captured code is entered when nobody is seen to call it."""
+    shape = definition.shape(walker.text(definition.file))
+    names = list(shape.params)
+    positional: list[Value] = []
+    if receiver is not None and names:
+        positional.append(receiver)
+        names = names[1:]
+    for name in names:
+        positional.append(_root_value(walker, definition, shape, name, region))
+    keywords = {name: _root_value(walker, definition, shape, name, region) for name in shape.kwonly}
+    star = UNKNOWN if shape.vararg is not None else None
+    rest = UNKNOWN if shape.kwarg is not None else None
+    if star is not None:
+        return Arguments(positional, keywords, star, rest)
+    return Arguments(positional, keywords, None, rest)
+
+
+def _root_value(walker: Walker, definition: FunctionDef, shape: Shape, name: str, region: Region) -> Value:
+    annotation = shape.annotations.get(name)
+    default = default_value(walker, definition, shape, name)
+    if annotation is not None:
+        annotated = annotation_value(walker, definition, annotation, region)
+        if annotated is not UNKNOWN:
+            annotated = _by_host_name(walker, name, annotated)
+            if isinstance(annotated, Tensor) and annotated.confidence == MEDIUM and region.captured:
+                annotated = annotated.with_(confidence=HIGH)
+            return annotated if default is not NONE else join(NONE, annotated)
+    by_name = convention(walker, name) if region.captured or region.traced else UNKNOWN
+    if default is None:
+        if by_name is UNKNOWN and annotation is None and region.captured:
+            # A required, unannotated argument of captured code is a tensor more often than not: a guess.
+            return Tensor("cuda", None, "", LOW)
+        return by_name
+    if by_name is not UNKNOWN:
+        return join(default, by_name) if default is NONE else by_name
+    return UNKNOWN if default is NONE else widen(default)
+
+
+def open_value(value: Value) -> Value:
+    """A field's default, as what it may hold in general."""
+    if isinstance(value, (Seq, Dict, Instance)):
+        return value
+    return widen(value)

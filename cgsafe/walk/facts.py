@@ -1,0 +1,263 @@
+"""The walk's view of the knowledge tables: one object that answers its questions quickly."""
+
+from __future__ import annotations
+
+import ast
+import fnmatch
+import os
+from functools import cache
+from typing import Any
+
+from cgsafe.events import Region
+from cgsafe.knowledge import load, tables
+from cgsafe.values import (
+    BOOL,
+    FALSE,
+    FLOAT,
+    NONE,
+    TRUE,
+    UNKNOWN,
+    Const,
+    Dict,
+    Ext,
+    ExtInstance,
+    Host,
+    Value,
+)
+
+_ALIASES = {
+    "torch.functional.": "torch.",
+    "torch.nn.modules.activation.": "torch.nn.",
+    "torch.nn.parameter.": "torch.nn.",
+    "torch.cuda.graphs.": "torch.cuda.",
+    "torch.cuda.streams.": "torch.cuda.",
+    "torch._tensor.": "torch.",
+}
+_DTYPE_NAMES = {
+    "bool": "b",
+    "int": "i",
+    "int8": "i",
+    "int16": "i",
+    "int32": "i",
+    "int64": "i",
+    "long": "i",
+    "short": "i",
+    "uint8": "i",
+    "uint16": "i",
+    "uint32": "i",
+    "uint64": "i",
+}
+_FLOAT_NAMES = ("float", "half", "bfloat16", "double", "complex", "cfloat", "cdouble")
+_MODULE_METHODS = frozenset(
+    "parameters named_parameters buffers named_buffers modules named_modules children named_children to cuda cpu half float "
+    "bfloat16 double type train eval requires_grad_ apply state_dict load_state_dict zero_grad register_buffer "
+    "register_parameter register_module add_module get_submodule get_parameter get_buffer register_forward_hook "
+    "register_forward_pre_hook register_full_backward_hook register_load_state_dict_post_hook compile share_memory extra_repr "
+    "_apply append extend insert items values keys pop update tie_weights post_init".split()
+)
+_CONTAINER_METHODS = frozenset("get items values keys append extend pop update setdefault insert copy clear".split())
+_ENUMS = ("enum.", "Enum")
+_CONSTANT_ATTRIBUTES: dict[str, Value] = {
+    "math.pi": FLOAT,
+    "math.inf": FLOAT,
+    "math.e": FLOAT,
+    "typing.TYPE_CHECKING": FALSE,
+    "torch.inf": FLOAT,
+    "torch.pi": FLOAT,
+    "torch.version.hip": UNKNOWN,
+    "torch.__version__": Host("str"),
+    "os.environ": Dict({}, Host("str")),
+    "sys.platform": Host("str"),
+    "sys.version_info": Host("object"),
+    "sys.maxsize": Host("int"),
+}
+_CONSTRUCTED = frozenset(("torch.cuda.CUDAGraph", "torch.cuda.Stream", "torch.cuda.Event"))
+
+
+class Facts:
+    """Everything that the walk looks up by name."""
+
+    lazy_calls = frozenset(
+        ("builtins.getattr", "builtins.hasattr", "builtins.isinstance", "builtins.any", "builtins.all", "builtins.bool")
+    )
+    capture_contexts = frozenset(("torch.cuda.graph", "torch.cuda.graphs.graph"))
+    checkpoint_options = frozenset(("use_reentrant", "preserve_rng_state", "context_fn", "determinism_check", "debug"))
+
+    def __init__(self) -> None:
+        known = tables()
+        self.functions = known.functions
+        self.methods = known.methods
+        self.attributes = known.attributes
+        self.modules = known.modules
+        self.losses = known.losses
+        self.containers = known.containers
+        self.numpy = known.numpy
+        self._only_tensor = known.only_tensor
+        guards = load("guards")
+        self._external_guards: dict[str, Any] = guards["external"]
+        self._named_guards: dict[str, Any] = guards["named"]
+        conventions = load("conventions")
+        self._names: dict[str, str] = conventions["names"]
+        host = conventions["host"]
+        self._host_ends = (tuple(host["suffixes"]), tuple(host["prefixes"]))
+        self._numpy_ends = (tuple(host["numpy_suffixes"]), tuple(host["numpy_prefixes"]))
+        frameworks = load("frameworks")
+        self._bases: list[str] = frameworks["modules"]["bases"]
+        self.compiled_classes = frozenset(frameworks["decorators"]["compiled_classes"])
+        self.eager_breaks = frozenset(frameworks["decorators"]["eager_breaks"])
+        self.kernels = frozenset(frameworks["decorators"]["kernels"])
+        self.sync_allowed = frozenset(frameworks["contexts"]["sync_allowed"])
+        self.op_registrars = frozenset(frameworks["custom_ops"]["registrars"])
+        self.op_decorators = frozenset(frameworks["custom_ops"]["decorators"])
+        self.idioms: dict[str, list[str]] = frameworks["idioms"]
+        self.host_only_folders = frozenset(frameworks["roots"]["host_only_folders"])
+        self.debug = bool(os.environ.get("CGSAFE_DEBUG"))
+
+    # -- names -----------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    @cache
+    def canonical(name: str) -> str:
+        """The one spelling of an external name that has several."""
+        for prefix, replacement in _ALIASES.items():
+            if name.startswith(prefix):
+                return replacement + name[len(prefix) :]
+        if name.startswith("torch.nn.modules.") and name.rpartition(".")[2][:1].isupper():
+            return "torch.nn." + name.rpartition(".")[2]
+        return name
+
+    def external_attribute(self, base: str, name: str) -> Value:
+        full = self.canonical(f"{base}.{name}")
+        known = _CONSTANT_ATTRIBUTES.get(full)
+        if known is not None:
+            return known
+        return Ext(full)
+
+    def names_host(self, name: str) -> bool:
+        """True where a name says that its value lives on the host."""
+        return name.endswith(self._host_ends[0]) or name.startswith(self._host_ends[1])
+
+    def convention(self, name: str) -> str | None:
+        """What a bare name means: "tensor", "tensor:int", "cpu", "numpy", a host type, or None."""
+        if self.names_host(name):
+            return "cpu"
+        if name.endswith(self._numpy_ends[0]) or name.startswith(self._numpy_ends[1]):
+            return "numpy"
+        return self._names.get(name)
+
+    def only_tensors_have(self, name: str) -> str | None:
+        """ "method" or "attribute" where only tensors have something of that name."""
+        if name in self._only_tensor:
+            return "method" if name in self.methods else "attribute"
+        return None
+
+    def is_module_base(self, name: str) -> bool:
+        return _matches(name, tuple(self._bases))
+
+    def module_attribute(self, name: str) -> str | None:
+        """What torch.nn.Module and its layers have under a name: "bool", "tensor" or "method"."""
+        if name == "training":
+            return "bool"
+        if name in ("weight", "bias", "in_proj_weight", "running_mean", "running_var"):
+            return "tensor"
+        return "method" if name in _MODULE_METHODS else None
+
+    def is_host_container_method(self, name: str) -> bool:
+        return name in _CONTAINER_METHODS
+
+    def is_enum(self, externals: list[str]) -> bool:
+        return any(e.startswith(_ENUMS[0]) or e.endswith(_ENUMS[1]) for e in externals)
+
+    def container_kind(self, name: str) -> str:
+        if name == "torch.nn.Sequential":
+            return "sequential"
+        if name in ("torch.nn.ModuleList", "torch.nn.ParameterList"):
+            return "list"
+        if name in ("torch.nn.ModuleDict", "torch.nn.ParameterDict"):
+            return "dict"
+        return ""
+
+    def module_container(self, externals: list[str]) -> str:
+        for name in externals:
+            kind = self.container_kind(name)
+            if kind:
+                return kind
+        return ""
+
+    # -- verdicts --------------------------------------------------------------------------------------------------
+
+    def _answer(self, answer: Any, region: Region) -> Value:
+        if answer is True or answer is False:
+            return TRUE if answer else FALSE
+        if answer == "captured":
+            return TRUE if region.captured else FALSE
+        if answer == "traced":
+            return TRUE if region.traced else FALSE
+        if answer == "either":
+            return TRUE if region.captured or region.traced else FALSE
+        return BOOL
+
+    def external_verdict(self, name: str, region: Region) -> Value | None:
+        """The answer of a predicate outside the checked code; None where it is none."""
+        answer = self._external_guards.get(name)
+        if answer is None:
+            return None
+        return self._answer(answer, region)
+
+    def function_verdict(self, definition: Any, region: Region) -> Value | str | None:
+        """The answer of a known predicate of the checked code, "cut" for code that runs outside, None for the rest."""
+        answer = self._named_guards.get(definition.name)
+        if answer is not None:
+            return self._answer(answer, region)
+        for decorator in definition.decorators:
+            last = decorator.rpartition(".")[2]
+            if last in self.eager_breaks and region.captured:
+                return "cut"
+            if decorator in self.kernels:
+                return "cut"
+        return None
+
+    def never_returns(self, node: ast.expr) -> bool:
+        """`sys.exit()` and its like as a statement."""
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            return False
+        return node.func.attr in ("exit", "_exit") and isinstance(node.func.value, ast.Name) and node.func.value.id in ("sys", "os")
+
+    # -- dtypes and numpy --------------------------------------------------------------------------------------------
+
+    def is_dtype(self, value: Value) -> bool:
+        if isinstance(value, Host):
+            return value.kind == "dtype"
+        return isinstance(value, Ext) and value.name.startswith("torch.") and self.dtype_kind(value) != ""
+
+    def dtype_kind(self, value: Value) -> str:
+        """ "b", "i", "f" or "" of a dtype."""
+        if not isinstance(value, Ext):
+            return ""
+        last = value.name.rpartition(".")[2]
+        kind = _DTYPE_NAMES.get(last)
+        if kind is not None:
+            return kind
+        return "f" if last.startswith(_FLOAT_NAMES) else ""
+
+    def numpy_result(self, name: str) -> Value | None:
+        from cgsafe.knowledge import parse_entry
+
+        text = self.numpy.get(name)
+        if text is None:
+            return None
+        spec = parse_entry(text).returns
+        return Host(spec.dtype) if spec.kind == "host" and spec.dtype in ("int", "float", "bool", "str") else None
+
+
+@cache
+def _matches(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatch.fnmatchcase(name, p) for p in patterns)
+
+
+@cache
+def facts() -> Facts:
+    return Facts()
+
+
+__all__ = ["Facts", "facts", "Const", "ExtInstance", "NONE"]

@@ -1,0 +1,562 @@
+"""One run of a function body: its statements, its variables and the region it is in."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+from cgsafe.events import Event, Place, Region
+from cgsafe.index.project import File
+from cgsafe.values import (
+    NONE,
+    UNKNOWN,
+    Class,
+    Const,
+    Dict,
+    Func,
+    Instance,
+    Seq,
+    Tensor,
+    Value,
+    join,
+    join_all,
+    parts_of,
+)
+from cgsafe.walk.annotations import annotation_in_file, annotation_value
+from cgsafe.walk.arguments import strengthen
+from cgsafe.walk.calls import Calls
+from cgsafe.walk.conditions import Conditions
+from cgsafe.walk.expressions import Expressions
+from cgsafe.walk.indexing import Indexing
+from cgsafe.walk.withs import Withs
+
+Env = dict[str, Value]
+MAX_LOOP_RUNS = 3
+
+
+class Frame(Expressions, Calls, Conditions, Indexing, Withs):
+    """Executes statements on an environment of abstract values.
+
+    `env` maps variable names, and dotted paths such as `self.x` that were assigned or narrowed here, to values.
+    """
+
+    def __init__(self, walker: Any, node: Any, shape: Any, file: File, offset: int):
+        self.walker = walker
+        self.tables = walker.tables
+        self.node = node
+        self.sink = node  # where events and calls go: another node inside a capture that opens here
+        self.shape = shape
+        self.file = file
+        self.offset = offset
+        self.region: Region = node.region
+        self.env: Env = {}
+        self.origins: dict[str, ast.expr] = {}
+        self.watch: tuple[str, list[Value]] | None = None
+        self.class_scope: Any = None
+        self.branches = 0  # how many conditions the current statement stands under
+        self.loops: list[tuple[list[Env], list[Env]]] = []  # (environments at break, at continue)
+        self.returned: list[Value] = []
+        self.yielded: list[Value] = []
+        self.has_paths = False
+        self.stream_stack: tuple[str, ...] = ()  # streams of the enclosing `with torch.cuda.stream(...)`
+        self.streams_seen: list[str] = []
+
+    # -- running ---------------------------------------------------------------------------------------------------
+
+    def run(self, args: tuple[Value, ...]) -> Value:
+        """Run the function on bound parameter values; returns the join of what it returns."""
+        shape, env = self.shape, self.env
+        names = list(shape.params)
+        if shape.vararg is not None:
+            names.append(shape.vararg)
+        names.extend(shape.kwonly)
+        if shape.kwarg is not None:
+            names.append(shape.kwarg)
+        for name, value in zip(names, args, strict=False):
+            env[name] = value
+            if name in shape.cells:
+                self.node.cells[name] = value
+        falls = self.block(shape.body)
+        if shape.is_generator:
+            return Seq("list", None, join_all(self.yielded))
+        if falls:
+            self.returned.append(NONE)
+        if not self.returned:
+            self.node.raises = True
+            result: Value = UNKNOWN
+        else:
+            result = join_all(self.returned)
+        if shape.returns is not None and (result is UNKNOWN or UNKNOWN in parts_of(result)):
+            annotated = annotation_value(self.walker, self.node.definition, shape.returns, self.region)
+            result = strengthen(result, annotated)
+        return result
+
+    def run_module(self, body: list[ast.stmt]) -> None:
+        """Run statements of a module or class body."""
+        self.block(body)
+
+    def block(self, body: list[ast.stmt]) -> bool:
+        """Run statements in order; False where the end cannot be reached."""
+        table = _STATEMENTS
+        for statement in body:
+            handler = table.get(statement.__class__)
+            if handler is not None and not handler(self, statement):
+                return False
+        return True
+
+    # -- places and events -----------------------------------------------------------------------------------------
+
+    def place(self, node: Any) -> Place:
+        text = self.walker.text(self.file)
+        line, end = node.lineno + self.offset, (node.end_lineno or node.lineno) + self.offset
+        definition = self.node.definition
+        return Place(
+            self.file.path,
+            line,
+            text.column(line, node.col_offset),
+            end,
+            text.column(end, node.end_col_offset or 0),
+            definition.qualname if definition is not None else "<module>",
+        )
+
+    def emit(self, kind: Callable[..., Event], node: ast.AST, confidence: int, **details: Any) -> None:
+        """State an event; only what happens in captured or traced code is of interest, capture sites always."""
+        from cgsafe.findings import Confidence
+
+        key = (kind, node.lineno, node.col_offset, details.get("form") or details.get("how") or "")  # type: ignore[attr-defined]
+        present = self.sink.events.get(key)
+        if present is not None and present.confidence >= confidence:
+            return
+        source = details.pop("source", None) or source_of(node)
+        self.sink.events[key] = kind(
+            place=self.place(node),
+            region=self.region,
+            source=source,
+            confidence=Confidence(confidence),
+            **details,
+        )
+
+    def record_call(self, node: Any, called: Any, note: str = "") -> None:
+        """Note that this line calls another node of the graph."""
+        self.sink.calls.setdefault((node.lineno + self.offset, called), note)
+
+    # -- variables -------------------------------------------------------------------------------------------------
+
+    def bind_name(self, name: str, value: Value, origin: ast.expr | None = None) -> None:
+        if self.has_paths:
+            prefix = name + "."
+            for key in [k for k in self.env if k.startswith(prefix)]:
+                del self.env[key]
+        self.env[name] = value
+        if origin is not None:
+            self.origins[name] = origin
+        else:
+            self.origins.pop(name, None)
+        shape = self.shape
+        if shape is not None and name in shape.cells:
+            cells = self.node.cells
+            present = cells.get(name)
+            cells[name] = value if present is None or present is value else join(present, value)
+
+    def assign(self, target: ast.expr, value: Value, origin: ast.expr | None = None) -> None:
+        kind = target.__class__
+        if kind is ast.Name:
+            self.bind_name(target.id, value, origin)  # type: ignore[attr-defined]
+        elif kind is ast.Tuple or kind is ast.List:
+            self.unpack(target.elts, value, target, origin)  # type: ignore[attr-defined]
+        elif kind is ast.Attribute:
+            self.assign_attribute(target, value, origin)  # type: ignore[arg-type]
+        elif kind is ast.Subscript:
+            self.assign_item(target, value)  # type: ignore[arg-type]
+        elif kind is ast.Starred:
+            element = self.element_of(value, target)
+            self.assign(target.value, Seq("list", None, element))  # type: ignore[attr-defined]
+
+    def unpack(self, targets: list[ast.expr], value: Value, node: ast.AST, origin: ast.expr | None = None) -> None:
+        if isinstance(value, Instance) and self.walker.classes.is_namedtuple(value.definition):
+            names = self.walker.classes.field_names(value.definition)
+            if len(names) == len(targets):
+                value = Seq("tuple", tuple(self.attribute(value, n, None) for n in names))
+        if isinstance(value, Seq) and value.items is not None and len(value.items) == len(targets):
+            if not any(isinstance(t, ast.Starred) for t in targets):
+                sources: list[ast.expr | None] = [origin] * len(targets)
+                if isinstance(origin, (ast.Tuple, ast.List)) and len(origin.elts) == len(targets):
+                    sources = list(origin.elts)
+                for target, item, source in zip(targets, value.items, sources, strict=True):
+                    self.assign(target, item, source)
+                return
+        element = self.element_of(value, node)
+        for target in targets:
+            self.assign(target, element, origin)
+
+    def assign_attribute(self, target: ast.Attribute, value: Value, origin: ast.expr | None) -> None:
+        base = self.eval(target.value)
+        path = dotted_path(target)
+        if path is not None:
+            self.env[path] = value
+            self.has_paths = True
+            if origin is not None:
+                self.origins[path] = origin
+        for part in parts_of(base):
+            if isinstance(part, Instance):
+                self.walker.classes.store(part, target.attr, value, self.branches == 0)
+            elif isinstance(part, Class) and isinstance(target.value, ast.Name):
+                self.override(part, target.attr, value)
+        if self.watch is not None and target.attr == self.watch[0] and isinstance(target.value, ast.Name):
+            if target.value.id == "self":
+                self.watch[1].append(value)
+
+    def override(self, cls: Class, name: str, value: Value) -> None:
+        """`cls.forward = ...`: counts while a class decorator runs."""
+        if self.walker.decorating is cls.definition:
+            cls.definition.overrides[name] = value
+
+    # -- environments ----------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def merge(one: Env | None, two: Env | None) -> Env | None:
+        if one is None:
+            return two
+        if two is None or one is two:
+            return one
+        merged: Env = {}
+        for key, value in one.items():
+            other = two.get(key)
+            if other is None:
+                if "." not in key:
+                    merged[key] = value
+            else:
+                merged[key] = value if value is other else join(value, other)
+        for key, value in two.items():
+            if key not in one and "." not in key:
+                merged[key] = value
+        return merged
+
+    # -- statements ------------------------------------------------------------------------------------------------
+
+    def do_expr(self, node: ast.Expr) -> bool:
+        value = node.value
+        if value.__class__ is ast.Constant:
+            return True
+        self.eval(value)
+        return not self.walker.tables.never_returns(value)
+
+    def do_assign(self, node: ast.Assign) -> bool:
+        value = self.eval(node.value)
+        for target in node.targets:
+            self.assign(target, value, node.value)
+        return True
+
+    def do_ann_assign(self, node: ast.AnnAssign) -> bool:
+        if node.value is None:
+            return True
+        value = self.eval(node.value)
+        if value is UNKNOWN or UNKNOWN in parts_of(value):
+            annotated = annotation_in_file(self.walker, self.file, node.annotation)
+            value = strengthen(value, annotated)
+        self.assign(node.target, value, node.value)
+        return True
+
+    def do_aug_assign(self, node: ast.AugAssign) -> bool:
+        target = node.target
+        load: ast.expr
+        if isinstance(target, ast.Name):
+            load = ast.copy_location(ast.Name(target.id, ast.Load()), target)
+        elif isinstance(target, ast.Attribute):
+            load = ast.copy_location(ast.Attribute(target.value, target.attr, ast.Load()), target)
+        else:
+            load = ast.copy_location(ast.Subscript(target.value, target.slice, ast.Load()), target)
+        value = self.binary(node.op, self.eval(load), self.eval(node.value), node)
+        self.assign(target, value)
+        return True
+
+    def do_return(self, node: ast.Return) -> bool:
+        self.returned.append(NONE if node.value is None else self.eval(node.value))
+        return False
+
+    def do_raise(self, node: ast.Raise) -> bool:
+        # What a raise evaluates happens on a way out that a capture does not take and survive.
+        return False
+
+    def do_if(self, node: ast.If) -> bool:
+        form = "elif" if getattr(node, "is_elif", False) else "if"
+        for child in node.orelse[:1]:
+            if len(node.orelse) == 1 and child.__class__ is ast.If:
+                child.is_elif = True  # type: ignore[attr-defined]
+        outcome, when_true, when_false = self.condition(node.test, form, node)
+        before = self.env
+        falls_one = falls_two = False
+        env_one: Env | None = None
+        env_two: Env | None = None
+        certain = outcome is not None
+        if not certain:
+            self.branches += 1
+        if outcome is not False:
+            self.env = dict(before) if not certain else before
+            self.refine(when_true)
+            falls_one = self.block(node.body)
+            env_one = self.env if falls_one else None
+        if outcome is not True:
+            self.env = dict(before) if not certain else before
+            self.refine(when_false)
+            falls_two = self.block(node.orelse)
+            env_two = self.env if falls_two else None
+        if not certain:
+            self.branches -= 1
+        merged = self.merge(env_one, env_two)
+        self.env = merged if merged is not None else before
+        return falls_one or falls_two
+
+    def do_for(self, node: ast.For) -> bool:
+        iterable = self.eval(node.iter)
+        element = self.element_of(iterable, node.iter)
+        known_empty = isinstance(iterable, Seq) and iterable.items == ()
+        return self._loop(node, lambda: self.assign(node.target, element), None, known_empty)
+
+    def do_while(self, node: ast.While) -> bool:
+        return self._loop(node, None, node.test, False)
+
+    def _loop(self, node: Any, start: Callable[[], None] | None, test: ast.expr | None, never: bool) -> bool:
+        if never:
+            return self.block(node.orelse)
+        breaks: list[Env] = []
+        exits: Env | None = self.env if test is None else None
+        self.branches += 1
+        endless = False
+        for _ in range(MAX_LOOP_RUNS):
+            before = dict(self.env)
+            continues: list[Env] = []
+            self.loops.append((breaks, continues))
+            outcome: bool | None = None
+            if start is not None:
+                start()
+            when_false: list[tuple[str, Value]] = []
+            if test is not None:
+                outcome, when_true, when_false = self.condition(test, "while", node)
+                if outcome is not True:
+                    env = self.env
+                    self.env = dict(env)
+                    self.refine(when_false)
+                    exits = self.merge(exits, self.env)
+                    self.env = env
+                self.refine(when_true)
+                endless = outcome is True
+            falls = outcome is not False and self.block(node.body)
+            self.loops.pop()
+            after: Env | None = self.env if falls else None
+            for env in continues:
+                after = self.merge(after, env)
+            merged = self.merge(before, after)
+            assert merged is not None
+            if test is None:
+                exits = merged
+            self.env = merged
+            if merged == before:
+                break
+        self.branches -= 1
+        if test is not None and not endless:
+            exits = self.merge(exits, self.env)
+        falls_out = False
+        if exits is not None and not endless:
+            self.env = exits
+            falls_out = self.block(node.orelse)
+        result: Env | None = self.env if falls_out else None
+        for env in breaks:
+            result = self.merge(result, env)
+        if result is None:
+            return False
+        self.env = result
+        return True
+
+    def do_break(self, node: ast.Break) -> bool:
+        if self.loops:
+            self.loops[-1][0].append(self.env)
+        return False
+
+    def do_continue(self, node: ast.Continue) -> bool:
+        if self.loops:
+            self.loops[-1][1].append(self.env)
+        return False
+
+    def do_try(self, node: Any) -> bool:
+        before = dict(self.env)
+        falls = self.block(node.body)
+        after_body = self.env
+        if falls and node.orelse:
+            falls = self.block(node.orelse)
+        result: Env | None = self.env if falls else None
+        handler_start = self.merge(before, after_body)
+        self.branches += 1
+        for handler in node.handlers:
+            assert handler_start is not None
+            self.env = dict(handler_start)
+            if handler.name:
+                self.env[handler.name] = UNKNOWN
+            if self.block(handler.body):
+                result = self.merge(result, self.env)
+        self.branches -= 1
+        self.env = result if result is not None else after_body
+        if node.finalbody:
+            return self.block(node.finalbody) and result is not None
+        return result is not None
+
+    def do_assert(self, node: ast.Assert) -> bool:
+        outcome, when_true, _ = self.condition(node.test, "assert", node)
+        self.refine(when_true)
+        return outcome is not False
+
+    def do_delete(self, node: ast.Delete) -> bool:
+        for target in node.targets:
+            if isinstance(target, ast.Name):
+                self.env.pop(target.id, None)
+        return True
+
+    def do_function(self, node: Any) -> bool:
+        definition = self.walker.definitions.nested(
+            self.file, node, self.offset, self.node.definition, self.class_scope
+        )
+        scope = self.node if self.shape is not None else self.node.outer
+        value: Value = Func(definition, scope)
+        if node.decorator_list:
+            from cgsafe.walk.decorators import apply
+
+            for decorator in reversed(node.decorator_list):
+                value = apply(self, decorator, value)
+        self.bind_name(node.name, value)
+        return True
+
+    def do_class(self, node: ast.ClassDef) -> bool:
+        definition = self.walker.definitions.nested_class(
+            self.file, node, self.offset, self.node.definition, self.node if self.shape is not None else None
+        )
+        self.bind_name(node.name, Class(definition))
+        return True
+
+    def do_import(self, node: ast.Import) -> bool:
+        for alias in node.names:
+            name = alias.name if alias.asname else alias.name.partition(".")[0]
+            entity = self.walker.project.module_entity(name, self.file)
+            self.bind_name(alias.asname or name, self.walker.entity(entity, self.file))
+        return True
+
+    def do_import_from(self, node: ast.ImportFrom) -> bool:
+        module = self.walker.project.absolute(self.file, node.module or "", node.level)
+        for alias in node.names:
+            if alias.name == "*":
+                continue
+            entity = self.walker.project.member(module, alias.name, self.file)
+            value = self.walker.entity(entity, self.file) if entity is not None else UNKNOWN
+            self.bind_name(alias.asname or alias.name, value)
+        return True
+
+    def do_match(self, node: ast.Match) -> bool:
+        subject = self.eval(node.subject)
+        before = self.env
+        result: Env | None = None
+        exhaustive = False
+        self.branches += 1
+        for case in node.cases:
+            self.env = dict(before)
+            self.match_pattern(case.pattern, subject, node.subject)
+            if case.guard is not None:
+                outcome, when_true, _ = self.condition(case.guard, "guard", case.guard)
+                if outcome is False:
+                    continue
+                self.refine(when_true)
+            elif isinstance(case.pattern, ast.MatchAs) and case.pattern.pattern is None:
+                exhaustive = True
+            if self.block(case.body):
+                result = self.merge(result, self.env)
+        self.branches -= 1
+        if not exhaustive:
+            result = self.merge(result, before)
+        self.env = result if result is not None else before
+        return result is not None
+
+    def match_pattern(self, pattern: Any, subject: Value, node: ast.expr) -> None:
+        if isinstance(pattern, ast.MatchAs):
+            if pattern.pattern is not None:
+                self.match_pattern(pattern.pattern, subject, node)
+            if pattern.name:
+                self.bind_name(pattern.name, subject)
+        elif isinstance(pattern, ast.MatchOr):
+            for option in pattern.patterns:
+                self.match_pattern(option, subject, node)
+        elif isinstance(pattern, ast.MatchValue):
+            compared = self.compare(ast.Eq(), subject, self.eval(pattern.value), pattern.value)
+            self.test(compared, pattern.value, "match", pattern.value)
+        elif isinstance(pattern, ast.MatchSequence):
+            element = self.element_of(subject, node)
+            for index, option in enumerate(pattern.patterns):
+                item = element
+                if isinstance(subject, Seq) and subject.items is not None and index < len(subject.items):
+                    item = subject.items[index]
+                self.match_pattern(option, item, node)
+        elif isinstance(pattern, ast.MatchStar):
+            if pattern.name:
+                self.bind_name(pattern.name, Seq("list", None, self.element_of(subject, node)))
+        elif isinstance(pattern, ast.MatchMapping):
+            for option in pattern.patterns:
+                self.match_pattern(option, UNKNOWN, node)
+            if pattern.rest:
+                self.bind_name(pattern.rest, Dict({}, UNKNOWN))
+        elif isinstance(pattern, ast.MatchClass):
+            narrowed = self.instance_narrowed(subject, self.eval(pattern.cls))[0]
+            for option in pattern.patterns:
+                self.match_pattern(option, UNKNOWN, node)
+            for name, option in zip(pattern.kwd_attrs, pattern.kwd_patterns, strict=True):
+                self.match_pattern(option, self.attribute(narrowed, name, None), node)
+
+
+def source_of(node: ast.AST) -> str:
+    """The source of an expression on one line, shortened."""
+    try:
+        text = ast.unparse(node)
+    except Exception:
+        return "<expression>"
+    text = " ".join(text.split())
+    return text if len(text) <= 100 else text[:97] + "..."
+
+
+def dotted_path(node: ast.expr) -> str | None:
+    """`a.b.c` for an attribute chain on a name, else None."""
+    parts: list[str] = []
+    while node.__class__ is ast.Attribute:
+        parts.append(node.attr)  # type: ignore[attr-defined]
+        node = node.value  # type: ignore[attr-defined]
+    if node.__class__ is ast.Name:
+        parts.append(node.id)  # type: ignore[attr-defined]
+        return ".".join(reversed(parts))
+    return None
+
+
+_STATEMENTS: dict[type, Callable[[Frame, Any], bool]] = {
+    ast.Expr: Frame.do_expr,
+    ast.Assign: Frame.do_assign,
+    ast.AnnAssign: Frame.do_ann_assign,
+    ast.AugAssign: Frame.do_aug_assign,
+    ast.Return: Frame.do_return,
+    ast.Raise: Frame.do_raise,
+    ast.If: Frame.do_if,
+    ast.For: Frame.do_for,
+    ast.AsyncFor: Frame.do_for,
+    ast.While: Frame.do_while,
+    ast.Break: Frame.do_break,
+    ast.Continue: Frame.do_continue,
+    ast.Try: Frame.do_try,
+    ast.With: Frame.do_with,
+    ast.AsyncWith: Frame.do_with,
+    ast.Assert: Frame.do_assert,
+    ast.Delete: Frame.do_delete,
+    ast.FunctionDef: Frame.do_function,
+    ast.AsyncFunctionDef: Frame.do_function,
+    ast.ClassDef: Frame.do_class,
+    ast.Import: Frame.do_import,
+    ast.ImportFrom: Frame.do_import_from,
+    ast.Match: Frame.do_match,
+}
+if hasattr(ast, "TryStar"):
+    _STATEMENTS[ast.TryStar] = Frame.do_try
+
+__all__ = ["Const", "Frame", "Tensor", "dotted_path", "source_of"]

@@ -1,0 +1,461 @@
+"""Calls into the standard library and others, and methods of host objects and of modules."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any
+
+from cgsafe.values import (
+    BOOL,
+    FLOAT,
+    INT,
+    LOW,
+    NONE,
+    NUMPY,
+    OBJECT,
+    STR,
+    UNKNOWN,
+    Bound,
+    Class,
+    Const,
+    Dict,
+    Ext,
+    ExtInstance,
+    Func,
+    Host,
+    Instance,
+    Numpy,
+    Partial,
+    Seq,
+    Super,
+    Tensor,
+    Union,
+    Value,
+    join,
+    join_all,
+    kind_of,
+    parts_of,
+)
+from cgsafe.walk.arguments import Arguments
+
+if TYPE_CHECKING:
+    from cgsafe.walk.frame import Frame
+
+
+def call_library(frame: Frame, name: str, args: Arguments, node: Any) -> Value:
+    """A function or class of a package that is not part of the checked code."""
+    first = args.positional[0] if args.positional else UNKNOWN
+    if name == "functools.partial":
+        if args.positional:
+            return Partial(first, tuple(args.positional[1:]), tuple(sorted(args.keywords.items(), key=lambda kv: kv[0])))
+        return UNKNOWN
+    if name in _IDENTITY_DECORATORS:
+        # With a function: its decorated self. With options: a decorator.
+        if args.positional and isinstance(first, (Func, Bound, Class, Partial)):
+            return first
+        return Ext("cgsafe.identity")
+    if name == "functools.wraps" or name == "functools.update_wrapper":
+        return Ext("cgsafe.identity") if name.endswith("wraps") else first
+    if name == "cgsafe.identity":
+        return first
+    if name in ("contextlib.contextmanager", "contextlib.asynccontextmanager"):
+        return Partial(Ext("cgsafe.enter-generator"), (first,), ())
+    if name == "cgsafe.enter-generator":
+        return _generator_context(frame, args, node)
+    if name in ("copy.copy", "copy.deepcopy", "typing.cast"):
+        return args.positional[-1] if args.positional else UNKNOWN
+    if name in ("collections.OrderedDict", "collections.defaultdict"):
+        if name.endswith("defaultdict"):
+            return Dict({}, frame.call_value(first, Arguments(), node) if args.positional else UNKNOWN)
+        if isinstance(first, Seq) and first.items is not None:
+            pairs = [i.items for i in first.items if isinstance(i, Seq) and i.items is not None and len(i.items) == 2]
+            if len(pairs) == len(first.items) and all(isinstance(p[0], Const) for p in pairs):
+                return Dict({p[0].value: p[1] for p in pairs})  # type: ignore[attr-defined]
+        return first if isinstance(first, Dict) else Dict(dict(args.keywords), None if not args.positional else UNKNOWN)
+    if name == "collections.deque":
+        return Seq("list", None, frame.element_of(first, node) if args.positional else UNKNOWN)
+    if name.startswith("math."):
+        for value in args.positional:
+            frame.read_host(value, node, "math")
+        return INT if name in ("math.ceil", "math.floor", "math.prod", "math.gcd") else FLOAT
+    if name in ("operator.index", "operator.truth"):
+        frame.read_host(first, node, "index")
+        return INT
+    if name.startswith("itertools."):
+        return _itertools(frame, name, args, node)
+    if name in ("contextlib.ExitStack", "contextlib.AsyncExitStack"):
+        return ExtInstance("contextlib.ExitStack")
+    if name in ("contextlib.nullcontext", "contextlib.suppress"):
+        return ExtInstance("cgsafe.context", first if args.positional else NONE)
+    if name.startswith("os.environ.get") or name in ("os.getenv",):
+        return Host("object")
+    if name.startswith(("time.", "random.", "os.", "logging.", "warnings.", "re.", "json.", "sys.")):
+        if name.startswith("logging."):
+            return ExtInstance("logging.Logger")
+        return Host("object")
+    if name in ("weakref.ref", "weakref.proxy"):
+        return UNKNOWN
+    if name == "dataclasses.replace":
+        return first
+    if name == "dataclasses.field":
+        default = args.keywords.get("default")
+        return default if default is not None else UNKNOWN
+    if name == "einops.rearrange" or name == "einops.repeat" or name == "einops.reduce":
+        tensors = [p for p in parts_of(first) if isinstance(p, Tensor)]
+        return tensors[0].with_(rank=None) if tensors else UNKNOWN
+    return UNKNOWN
+
+
+_IDENTITY_DECORATORS = frozenset(
+    (
+        "functools.lru_cache",
+        "functools.cache",
+        "functools.cached_property",
+        "functools.total_ordering",
+        "functools.singledispatch",
+        "abc.abstractmethod",
+        "typing.final",
+        "typing.overload",
+        "typing.no_type_check",
+        "typing_extensions.override",
+        "typing.override",
+        "typing_extensions.deprecated",
+        "warnings.deprecated",
+        "dataclasses.dataclass",
+        "atexit.register",
+    )
+)
+
+
+def _generator_context(frame: Frame, args: Arguments, node: Any) -> Value:
+    """A generator-based context manager is called: where it yields inside a capture, its block is captured too."""
+    function = args.positional[0] if args.positional else UNKNOWN
+    rest = args.drop_first()
+    name = function.definition.name if isinstance(function, Func) else ""
+    if name in frame.tables.sync_allowed:
+        return ExtInstance("cgsafe.sync-allowed")
+    result = frame.call_value(function, rest, node)
+    definition = function.definition if isinstance(function, Func) else None
+    captured = definition is not None and definition in frame.walker.capturing_generators
+    element = result.element if isinstance(result, Seq) and result.element is not None else NONE
+    return ExtInstance("cgsafe.captured-context" if captured else "cgsafe.context", element)
+
+
+def _itertools(frame: Frame, name: str, args: Arguments, node: Any) -> Value:
+    elements = [frame.element_of(v, node) for v in args.positional]
+    if name in ("itertools.chain", "itertools.islice", "itertools.cycle", "itertools.repeat"):
+        return Seq("list", None, join_all(elements[:1] if "islice" in name else elements))
+    if name == "itertools.chain.from_iterable":
+        return Seq("list", None, frame.element_of(elements[0], node) if elements else UNKNOWN)
+    if name in ("itertools.product", "itertools.zip_longest", "itertools.combinations", "itertools.pairwise"):
+        return Seq("list", None, Seq("tuple", tuple(elements)) if "product" in name or "zip" in name else UNKNOWN)
+    if name == "itertools.accumulate":
+        return Seq("list", None, elements[0] if elements else UNKNOWN)
+    if name == "itertools.count":
+        return Seq("list", None, INT)
+    return Seq("list", None, UNKNOWN)
+
+
+def call_host_method(frame: Frame, receiver: Value, name: str, args: Arguments, node: Any) -> Value:
+    """`receiver.name(...)` for a receiver that is no tensor."""
+    first = args.positional[0] if args.positional else UNKNOWN
+    if isinstance(receiver, Seq):
+        return _sequence_method(frame, receiver, name, args, node)
+    if isinstance(receiver, Dict):
+        return _dict_method(frame, receiver, name, args, node)
+    if isinstance(receiver, (Const, Host)):
+        return _plain_method(frame, receiver, name, args, node)
+    if isinstance(receiver, Numpy):
+        return NUMPY if name not in ("tolist", "item") else Host("object")
+    if isinstance(receiver, ExtInstance):
+        return _external_method(frame, receiver, name, args, node)
+    if isinstance(receiver, Instance):
+        return _module_method(frame, receiver, name, args, node)
+    if isinstance(receiver, Super):
+        return NONE
+    if isinstance(receiver, (Func, Bound)) and name in ("forward", "__call__"):
+        return frame.call_value(receiver, args, node)
+    if receiver is UNKNOWN or isinstance(receiver, Union):
+        if receiver is UNKNOWN and name in frame.tables.methods and frame.tables.only_tensors_have(name):
+            # Nothing but a tensor has this method, so it is one from here on.
+            captured = frame.region.captured or frame.region.traced
+            tensor = Tensor("cuda" if captured else "", None, "", LOW)
+            _learn(frame, node, tensor)
+            return frame.call_method(tensor, name, args, node)
+        if name in ("item", "tolist", "cpu", "numpy") and receiver is UNKNOWN:
+            return {"item": Host("number"), "numpy": NUMPY}.get(name, UNKNOWN)
+        if name in ("size", "dim", "numel"):
+            return INT if name != "size" or args.positional else Host("shape")
+        if name in ("format", "join", "strip", "lower", "upper", "startswith", "endswith", "split") and name != "split":
+            return BOOL if name.endswith("with") else STR
+    del first
+    return UNKNOWN
+
+
+def _learn(frame: Frame, node: Any, tensor: Tensor) -> None:
+    from cgsafe.walk.frame import dotted_path
+
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        path = dotted_path(node.func.value)
+        if path is not None and (path in frame.env or "." in path):
+            frame.env[path] = tensor.with_(confidence=2) if frame.region.captured else tensor
+            if "." in path:
+                frame.has_paths = True
+
+
+def _receiver_node(node: Any) -> ast.expr | None:
+    return node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
+
+
+def _sequence_method(frame: Frame, receiver: Seq, name: str, args: Arguments, node: Any) -> Value:
+    target = _receiver_node(node)
+    first = args.positional[0] if args.positional else UNKNOWN
+    changed: Value | None = None
+    result: Value = NONE
+    if name in ("append", "add", "appendleft"):
+        if receiver.items is not None and frame.branches == 0:
+            changed = Seq(receiver.kind, (*receiver.items, first))
+        else:
+            changed = Seq(receiver.kind, None, first if receiver.element is None else join(receiver.element, first))
+    elif name in ("extend", "update", "extendleft"):
+        if isinstance(first, Seq) and first.items is not None and receiver.items is not None and frame.branches == 0:
+            changed = Seq(receiver.kind, (*receiver.items, *first.items))
+        else:
+            element = frame.element_of(first, node)
+            changed = Seq(receiver.kind, None, element if receiver.element is None else join(receiver.element, element))
+    elif name == "insert":
+        second = args.positional[1] if len(args.positional) > 1 else UNKNOWN
+        changed = Seq(receiver.kind, None, second if receiver.element is None else join(receiver.element, second))
+    elif name in ("pop", "popleft"):
+        result = receiver.element if receiver.element is not None else UNKNOWN
+        if receiver.items and not args.positional and frame.branches == 0 and name == "pop":
+            result = receiver.items[-1]
+            changed = Seq(receiver.kind, receiver.items[:-1])
+        else:
+            changed = Seq(receiver.kind, None, receiver.element)
+    elif name in ("copy", "union", "intersection", "difference", "__iter__"):
+        result = receiver
+    elif name in ("index", "count", "remove"):
+        pairs = [p for p in (*parts_of(first), *parts_of(receiver.element or UNKNOWN)) if isinstance(p, Tensor)]
+        if pairs:
+            frame.test(pairs[0].with_(dtype="b", rank=0), node, "in", node)
+        result = INT if name != "remove" else NONE
+    elif name == "sort":
+        for part in parts_of(receiver.element or UNKNOWN):
+            if isinstance(part, Tensor) and "key" not in args.keywords:
+                frame.test(part.with_(dtype="b"), node, "sorted", node)
+        changed = Seq(receiver.kind, None, receiver.element)
+    elif name == "reverse":
+        changed = Seq(receiver.kind, receiver.items[::-1]) if receiver.items is not None else None
+    elif name == "clear":
+        changed = Seq(receiver.kind, ())
+    elif name == "_replace":
+        result = receiver
+    else:
+        result = UNKNOWN
+    if changed is not None and target is not None:
+        frame.rebind(target, changed)
+    return result
+
+
+def _dict_method(frame: Frame, receiver: Dict, name: str, args: Arguments, node: Any) -> Value:
+    target = _receiver_node(node)
+    first = args.positional[0] if args.positional else UNKNOWN
+    default = args.positional[1] if len(args.positional) > 1 else args.keywords.get("default", NONE)
+    known = receiver.as_dict()
+    if name in ("get", "pop", "setdefault"):
+        if isinstance(first, Const) and first.value in known:
+            result = known[first.value]
+        elif receiver.other is not None:
+            result = join(receiver.other, default) if default is not NONE else receiver.other
+        elif isinstance(first, Const):
+            result = default
+        else:
+            result = join_all([*known.values(), default])
+        if name == "pop" and isinstance(first, Const) and first.value in known and target is not None and frame.branches == 0:
+            del known[first.value]
+            frame.rebind(target, Dict(known, receiver.other))
+        elif name == "setdefault" and target is not None and isinstance(first, Const) and first.value not in known:
+            known[first.value] = default
+            frame.rebind(target, Dict(known, receiver.other))
+        return result
+    values = join_all([*known.values(), *([receiver.other] if receiver.other is not None else [])])
+    if name == "values":
+        return Seq("list", tuple(known.values())) if receiver.other is None else Seq("list", None, values)
+    if name == "keys":
+        return Seq("list", tuple(Const(k) for k in known)) if receiver.other is None else Seq("list", None, STR)
+    if name == "items":
+        if receiver.other is None:
+            return Seq("list", tuple(Seq("tuple", (Const(k), v)) for k, v in known.items()))
+        return Seq("list", None, Seq("tuple", (UNKNOWN, values)))
+    if name == "copy":
+        return receiver
+    if name == "update":
+        other = receiver.other
+        if isinstance(first, Dict):
+            known.update(first.as_dict())
+            other = first.other if other is None else other if first.other is None else join(other, first.other)
+        elif args.positional or args.rest is not None:
+            other = UNKNOWN
+        known.update(args.keywords)
+        if target is not None:
+            frame.rebind(target, Dict(known, other))
+        return NONE
+    if name == "clear" and target is not None:
+        frame.rebind(target, Dict({}))
+        return NONE
+    return UNKNOWN
+
+
+_STRING_RESULTS: dict[str, Value] = {
+    "startswith": BOOL,
+    "endswith": BOOL,
+    "isdigit": BOOL,
+    "split": Seq("list", None, STR),
+    "rsplit": Seq("list", None, STR),
+    "partition": Seq("tuple", (STR, STR, STR)),
+    "rpartition": Seq("tuple", (STR, STR, STR)),
+    "splitlines": Seq("list", None, STR),
+    "find": INT,
+    "index": INT,
+    "count": INT,
+    "numel": INT,
+    "bit_length": INT,
+    "is_integer": BOOL,
+    "encode": OBJECT,
+}
+
+
+def _plain_method(frame: Frame, receiver: Value, name: str, args: Arguments, node: Any) -> Value:
+    if isinstance(receiver, Const) and isinstance(receiver.value, str):
+        if name == "format":
+            for value in [*args.positional, *args.keywords.values()]:
+                frame.read_host(value, node, "format")
+        constants = [a.value for a in args.positional if isinstance(a, Const)]
+        if len(constants) == len(args.positional) and name in ("startswith", "endswith", "lower", "upper", "strip", "replace"):
+            try:
+                return Const(getattr(receiver.value, name)(*constants))
+            except (TypeError, ValueError):
+                return UNKNOWN
+    if kind_of(receiver) == "shape":
+        return INT
+    if kind_of(receiver) in ("str", "int", "float"):
+        return _STRING_RESULTS.get(name, STR if kind_of(receiver) == "str" else INT)
+    return OBJECT if kind_of(receiver) == "object" else UNKNOWN
+
+
+def _external_method(frame: Frame, receiver: ExtInstance, name: str, args: Arguments, node: Any) -> Value:
+    first = args.positional[0] if args.positional else UNKNOWN
+    if receiver.name.endswith("CUDAGraph") and name in ("capture_begin", "capture_end"):
+        frame.stream_method(name, node)
+        return NONE
+    if receiver.name == "contextlib.ExitStack" and name == "enter_context":
+        return frame.enter(first, node)
+    if receiver.name == "logging.Logger":
+        for value, argument in zip(args.positional[1:], getattr(node, "args", ())[1:], strict=False):
+            frame.read_host(value, argument, "log")
+        return NONE
+    if name in ("cuda", "to", "eval", "train", "half", "float", "bfloat16", "requires_grad_", "double", "apply", "cpu"):
+        return receiver
+    if name in ("forward", "__call__"):
+        return frame.call_external_instance(receiver, args, node)
+    if isinstance(receiver.detail, (Seq, Dict)):
+        container: Value = receiver.detail
+        if name in ("append", "extend", "insert", "update", "__setitem__"):
+            _change_container(frame, receiver, name, args, node)
+            return NONE
+        return call_host_method(frame, container, name, args, None)
+    if name in ("parameters", "buffers"):
+        return Seq("list", None, Tensor("cuda", None, "f", 3))
+    if name == "named_parameters":
+        return Seq("list", None, Seq("tuple", (STR, Tensor("cuda", None, "f", 3))))
+    if name in ("children", "modules"):
+        return Seq("list", None, UNKNOWN)
+    if name == "__enter__":
+        return frame.enter(receiver, node)
+    return UNKNOWN
+
+
+def _change_container(frame: Frame, receiver: ExtInstance, name: str, args: Arguments, node: Any) -> None:
+    target = _receiver_node(node)
+    if target is None:
+        return
+    first = args.positional[0] if args.positional else UNKNOWN
+    detail = receiver.detail
+    if isinstance(detail, Seq):
+        if name == "append" and detail.items is not None and frame.branches == 0:
+            changed: Value = Seq("list", (*detail.items, first))
+        elif name == "append":
+            changed = Seq("list", None, first if detail.element is None else join(detail.element, first))
+        else:
+            element = frame.element_of(args.positional[-1], node) if args.positional else UNKNOWN
+            changed = Seq("list", None, element if detail.element is None else join(detail.element, element))
+        frame.rebind(target, ExtInstance(receiver.name, changed))
+    elif isinstance(detail, Dict) and isinstance(first, Dict):
+        frame.rebind(target, ExtInstance(receiver.name, join(detail, first)))
+
+
+def _module_method(frame: Frame, receiver: Instance, name: str, args: Arguments, node: Any) -> Value:
+    """A method that an object has from a base class outside the checked code: torch.nn.Module's, mostly."""
+    classes = frame.walker.classes
+    if name in ("register_buffer", "register_parameter"):
+        key, value = args.get(0, "name"), args.get(1, "tensor", "param")
+        if isinstance(key, Const) and value is not None:
+            stored = join_all([_on_device(p) for p in parts_of(value)])
+            classes.store(receiver, key.value, stored, frame.branches == 0)
+            if frame.watch is not None and frame.watch[0] == key.value:
+                frame.watch[1].append(stored)
+        return NONE
+    if name in ("add_module", "register_module"):
+        key, value = args.get(0, "name"), args.get(1, "module")
+        if isinstance(key, Const) and value is not None:
+            classes.store(receiver, key.value, value, frame.branches == 0)
+        return NONE
+    if name in ("register_forward_pre_hook", "register_forward_hook"):
+        if args.positional:
+            classes.add_hook(receiver, "pre" if "pre" in name else "post", args.positional[0])
+        return UNKNOWN
+    if name in ("append", "extend", "insert", "__init__") and classes.is_module(receiver.definition):
+        _fill_container(frame, receiver, name, args, node)
+        return NONE
+    if name in ("cuda", "to", "eval", "train", "half", "float", "bfloat16", "requires_grad_", "apply", "double", "cpu"):
+        return receiver
+    if name == "__setattr__" and len(args.positional) == 2 and isinstance(args.positional[0], Const):
+        classes.store(receiver, args.positional[0].value, args.positional[1], frame.branches == 0)
+        return NONE
+    if name == "__call__" or name == "forward":
+        return Tensor("cuda", None, "", LOW) if classes.is_module(receiver.definition) else UNKNOWN
+    if name in ("parameters", "buffers"):
+        return Seq("list", None, Tensor("cuda", None, "f", 3))
+    if name == "named_parameters" or name == "named_buffers":
+        return Seq("list", None, Seq("tuple", (STR, Tensor("cuda", None, "f", 3))))
+    if name == "get" and classes.is_dataclass(receiver.definition) and isinstance(args.get(0), Const):
+        return frame.attribute(receiver, args.positional[0].value, None)  # type: ignore[attr-defined]
+    return UNKNOWN
+
+
+def _on_device(value: Value) -> Value:
+    """A buffer or parameter moves with its module to the GPU."""
+    if isinstance(value, Tensor):
+        return value.with_(device="cuda", confidence=max(value.confidence, 2))
+    return value
+
+
+def _fill_container(frame: Frame, receiver: Instance, name: str, args: Arguments, node: Any) -> None:
+    """A subclass of ModuleList or Sequential gets its children."""
+    if not frame.tables.module_container(frame.walker.classes.externals(receiver.definition)) or not args.positional:
+        return
+    held = receiver.state.attributes.get("<items>")
+    first = args.positional[0]
+    if name == "append":
+        element = first
+    elif isinstance(first, Dict):
+        frame.walker.classes.store(receiver, "<items>", first, True)
+        return
+    elif isinstance(first, Seq):
+        element = first.element if first.element is not None else UNKNOWN
+    else:
+        element = join_all(args.positional)
+    if isinstance(held, Seq) and held.element is not None:
+        element = join(held.element, element)
+    frame.walker.classes.store(receiver, "<items>", Seq("list", None, element), True)

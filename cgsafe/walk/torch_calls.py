@@ -1,0 +1,570 @@
+"""Calls into PyTorch: the tables in `cgsafe.knowledge` say what comes back, this file works it out on abstract values."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any
+
+from cgsafe.knowledge import Condition, Entry, Spec, parse_entry
+from cgsafe.values import (
+    BOOL,
+    DTYPE,
+    FLOAT,
+    HIGH,
+    INT,
+    LOW,
+    MEDIUM,
+    NONE,
+    NUMBER,
+    NUMPY,
+    OBJECT,
+    SHAPE,
+    STR,
+    UNKNOWN,
+    Bound,
+    Compiled,
+    Const,
+    Device,
+    Dict,
+    Ext,
+    ExtInstance,
+    ExtMethod,
+    Func,
+    Host,
+    Instance,
+    Partial,
+    Seq,
+    Tensor,
+    Value,
+    join_all,
+    kind_of,
+    parts_of,
+)
+from cgsafe.walk.arguments import Arguments
+from cgsafe.walk.expressions import elementwise
+
+if TYPE_CHECKING:
+    from cgsafe.walk.frame import Frame
+
+_DTYPES = {"bool": "b", "int": "i", "float": "f"}
+_HOST_RESULTS: dict[str, Value] = {
+    "int": INT,
+    "float": FLOAT,
+    "bool": BOOL,
+    "str": STR,
+    "shape": SHAPE,
+    "device": Device(""),
+    "dtype": DTYPE,
+    "number": NUMBER,
+    "list": Seq("list", None, NUMBER),
+    "tuple": Seq("tuple", None, INT),
+}
+_DIM_NAMES = ("dim", "axis", "dims", "keepdim")
+
+
+class TorchCalls:
+    """Mixin of Frame."""
+
+    def call_torch(self: Frame, name: str, args: Arguments, node: Any) -> Value:
+        tables = self.tables
+        if name in tables.capture_contexts:
+            return self.capture_context(name, args, node)
+        if name.startswith("torch.Tensor.") and args.positional:
+            return self.call_method(args.positional[0], name[13:], args.drop_first(), node)
+        if name.startswith("torch.ops."):
+            return self.call_operator(name, args, node)
+        value = tables.functions.get(name)
+        if value is None:
+            if name in tables.modules or name in tables.containers or name in tables.losses:
+                return self.make_module(name, args)
+            if name in ("torch.nn.Parameter", "torch.nn.parameter.Parameter", "torch.nn.Buffer"):
+                return Tensor("cuda", self._rank_of(args.get(0, "data")), "f" if "Param" in name else "", HIGH)
+            return self._unlisted(name, args, node)
+        return self.apply(parse_entry(value), name, None, args, node)
+
+    def _unlisted(self: Frame, name: str, args: Arguments, node: Any) -> Value:
+        last = name.rpartition(".")[2]
+        if last[:1].isupper():
+            if name.startswith("torch.nn."):
+                return ExtInstance(name)
+            return ExtInstance(name)
+        return UNKNOWN
+
+    def _rank_of(self, value: Value | None) -> int | None:
+        return value.rank if isinstance(value, Tensor) else None
+
+    # -- evaluating an entry ---------------------------------------------------------------------------------------
+
+    def apply(self: Frame, entry: Entry, name: str, receiver: Value | None, args: Arguments, node: Any) -> Value:
+        """The result of a call that a table describes."""
+        everything = args if receiver is None else args.prepend(receiver)
+        if entry.read:
+            self.note_read(entry, name, everything, node)
+        spec = entry.returns
+        for conditions, alternative in entry.when:
+            if all(_holds(c, everything) for c in conditions):
+                spec = alternative
+                break
+        return self.result(spec, name, everything, node)
+
+    def note_read(self: Frame, entry: Entry, name: str, args: Arguments, node: Any) -> None:
+        if entry.unless is not None and _holds(entry.unless, args):
+            return
+        if entry.only_if is not None and not _holds(entry.only_if, args):
+            return
+        if entry.read == "size":
+            return
+        if args.positional:
+            last = name.rpartition(".")[2]
+            self.read_host(args.positional[0], node, last)
+
+    def result(self: Frame, spec: Spec, name: str, args: Arguments, node: Any) -> Value:
+        kind = spec.kind
+        handler = getattr(self, "_spec_" + kind.replace("-", "_"), None)
+        if handler is not None:
+            value: Value = handler(spec, args, node)
+            return value
+        if kind == "host":
+            return _HOST_RESULTS[spec.dtype]
+        if kind == "tuple":
+            return Seq("tuple", tuple(self.result(p, name, args, node) for p in spec.parts))
+        if kind == "list":
+            return Seq("tuple", None, self.result(spec.parts[0], name, args, node))
+        if kind == "context":
+            return ExtInstance(name, self._first(args))
+        if kind == "compile":
+            return self.torch_compile(args, node)
+        return UNKNOWN
+
+    def _first(self, args: Arguments) -> Value:
+        return args.positional[0] if args.positional else NONE
+
+    def _tensor_arguments(self, args: Arguments) -> list[Tensor]:
+        found: list[Tensor] = []
+        for value in [*args.positional, *args.keywords.values()]:
+            _collect(value, found, 2)
+        if args.star is not None:
+            _collect(args.star, found, 2)
+        return found
+
+    def _base(self: Frame, args: Arguments) -> Tensor:
+        """The tensor that a result takes after; where none is known, one is presumed, for the call needs it."""
+        given = args.keywords.get("out")
+        if isinstance(given, Tensor):
+            return given
+        found = self._tensor_arguments(args)
+        if found:
+            first = found[0]
+            if first.device != "cuda":
+                # A CPU scalar joined with device tensors gives a device tensor.
+                for other in found[1:]:
+                    if other.device == "cuda" and first.rank != 1:
+                        return other
+            return first
+        captured = self.region.captured or self.region.traced
+        return Tensor("cuda", None, "", LOW) if captured else Tensor("", None, "", LOW)
+
+    def _spec_like(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
+        base = self._base(args)
+        return Tensor(base.device, None, self._dtype(spec, base, args), base.confidence)
+
+    def _spec_same(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
+        base = self._base(args)
+        return Tensor(base.device, base.rank, self._dtype(spec, base, args), base.confidence)
+
+    def _spec_nd(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
+        base = self._base(args)
+        return Tensor(base.device, 1, self._dtype(spec, base, args), base.confidence)
+
+    def _spec_scalar(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
+        base = self._base(args)
+        return Tensor(base.device, 0, self._dtype(spec, base, args), base.confidence)
+
+    def _spec_elementwise(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
+        values = [p for v in args.values() for p in parts_of(v)]
+        if not any(isinstance(v, Tensor) for v in values):
+            return self._spec_like(spec, args, node)
+        value = elementwise(values)
+        return value.with_(dtype=_DTYPES[spec.dtype]) if spec.dtype in _DTYPES else value
+
+    def _spec_reduce(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
+        base = self._base(args)
+        dtype = self._dtype(spec, base, args)
+        dim = args.get(spec.at)
+        if isinstance(dim, Const) and isinstance(dim.value, bool):
+            dim = None
+        by_name = any(n in args.keywords and args.keywords[n] is not NONE for n in _DIM_NAMES)
+        whole = (dim is None or dim is NONE) and not by_name and args.star is None
+        return Tensor(base.device, 0 if whole else None, dtype, base.confidence)
+
+    def _spec_reduce_pair(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
+        base = self._base(args)
+        second = args.get(1, "dim", "other", "axis")
+        if second is None or second is NONE:
+            if not any(n in args.keywords for n in _DIM_NAMES):
+                return Tensor(base.device, 0, base.dtype, base.confidence)
+        if isinstance(second, Tensor):
+            return elementwise([p for v in args.positional[:2] for p in parts_of(v)] or [base])
+        like = Tensor(base.device, None, base.dtype, base.confidence)
+        return Seq("tuple", (like, like.with_(dtype="i")))
+
+    def _dtype(self: Frame, spec: Spec, base: Tensor, args: Arguments) -> str:
+        given = args.keywords.get("dtype")
+        if given is not None and given is not NONE:
+            return self.tables.dtype_kind(given)
+        if spec.dtype in _DTYPES:
+            return _DTYPES[spec.dtype]
+        if spec.dtype == "num":
+            return "i" if base.dtype == "b" else base.dtype
+        if spec.dtype == "first":
+            found = self._tensor_arguments(args)
+            return found[0].dtype if found else ""
+        return base.dtype
+
+    # -- making tensors --------------------------------------------------------------------------------------------
+
+    def device_of(self, value: Value | None) -> str | None:
+        """The device type that an argument names; None where none is given, "" where it is not known."""
+        if value is None or value is NONE:
+            return None
+        names: set[str] = set()
+        for part in parts_of(value):
+            if isinstance(part, Device):
+                names.add(part.type)
+            elif isinstance(part, Const) and isinstance(part.value, str):
+                names.add(part.value.partition(":")[0])
+            elif isinstance(part, Const) and isinstance(part.value, int):
+                names.add("cuda")
+            elif part is INT:
+                names.add("cuda")
+            elif part is not NONE:
+                names.add("")
+        return names.pop() if len(names) == 1 else ""
+
+    def _new_device(self: Frame, args: Arguments, fallback: str) -> tuple[str, int]:
+        """(device, confidence) of a new tensor."""
+        given = self.device_of(args.keywords.get("device"))
+        if given is None:
+            return fallback, HIGH
+        if given == "":
+            # Captured code puts its tensors where its inputs are.
+            return ("cuda", MEDIUM) if self.region.captured else ("", LOW)
+        return given, HIGH
+
+    def _default_device(self: Frame) -> str:
+        # While modules are made, a default device may be set, or the module is moved later.
+        return "cpu" if self.region.captured else ""
+
+    def _spec_factory(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
+        device, confidence = self._new_device(args, self._default_device())
+        given = args.keywords.get("dtype")
+        if given is not None and given is not NONE:
+            dtype = self.tables.dtype_kind(given)
+        elif spec.dtype in _DTYPES:
+            dtype = _DTYPES[spec.dtype]
+        else:
+            kinds = {kind_of(v) for v in args.positional if isinstance(v, (Const, Host))}
+            dtype = "f" if "float" in kinds else "i" if kinds == {"int"} else ""
+        rank: int | None = None
+        size = args.get(0, "size")
+        if isinstance(size, Seq) and size.items is not None:
+            rank = 1 if size.items else 0
+        elif size is not None and kind_of(size) in ("int", "shape"):
+            rank = 1 if kind_of(size) == "int" else None
+        pinned = args.keywords.get("pin_memory")
+        if device == "cpu" and isinstance(pinned, Const) and pinned.value:
+            device = "pinned"
+        return Tensor(device, rank, dtype, confidence)
+
+    def _spec_factory_like(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
+        found = self._tensor_arguments(args)
+        if not found:
+            first = self._first(args)
+            if first is UNKNOWN and args.keywords.get("device") is None:
+                return self._spec_like(spec, args, node)
+            return self._spec_factory(spec, args, node)
+        base = found[0]
+        device, confidence = self._new_device(args, base.device)
+        return Tensor(device, None, self._dtype(spec, base, args), min(confidence, base.confidence))
+
+    def _spec_factory_same(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
+        value = self._spec_factory_like(spec, args, node)
+        found = self._tensor_arguments(args)
+        if isinstance(value, Tensor) and found:
+            return value.with_(rank=found[0].rank)
+        return value
+
+    def _spec_data(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
+        data = args.get(0, "data", "obj")
+        fallback = self._default_device()
+        rank: int | None = None
+        dtype = ""
+        confidence = HIGH
+        if isinstance(data, Tensor):
+            fallback, rank, dtype, confidence = data.device, data.rank, data.dtype, data.confidence
+        elif isinstance(data, Seq):
+            rank = 1
+            dtype = {"int": "i", "float": "f", "bool": "b"}.get(kind_of(data.element) if data.element else "", "")
+        elif isinstance(data, (Const, Host)):
+            rank = 0
+            dtype = {"int": "i", "float": "f", "bool": "b"}.get(kind_of(data), "")
+        elif data is NUMPY:
+            fallback = "cpu"
+        device, certain = self._new_device(args, fallback)
+        given = args.keywords.get("dtype")
+        if given is not None and given is not NONE:
+            dtype = self.tables.dtype_kind(given)
+        return Tensor(device, rank, dtype, min(confidence, certain))
+
+    def _spec_type_as(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
+        base = self._base(args)
+        other = args.get(1, "other")
+        if isinstance(other, Tensor):
+            return Tensor(other.device, base.rank, other.dtype, min(base.confidence, other.confidence))
+        return base
+
+    def _spec_to(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
+        base = self._base(args)
+        device: str | None = self.device_of(args.keywords.get("device"))
+        dtype, confidence = base.dtype, base.confidence
+        given = args.keywords.get("dtype")
+        if given is not None and given is not NONE:
+            dtype = self.tables.dtype_kind(given)
+        other = args.keywords.get("other")
+        target: Value | None = args.keywords.get("device")
+        for value in [*args.positional[1:3], *([other] if other is not None else [])]:
+            if isinstance(value, Tensor):
+                device, dtype = value.device, value.dtype or dtype
+            elif self.tables.is_dtype(value):
+                dtype = self.tables.dtype_kind(value)
+            elif isinstance(value, Device) or kind_of(value) == "str" or isinstance(value, Const):
+                if not (isinstance(value, Const) and isinstance(value.value, bool)):
+                    device, target = self.device_of(value), value
+            else:
+                dtype = ""
+        if device is None:
+            return Tensor(base.device, base.rank, dtype, confidence)
+        if device == "cpu":
+            self.read_host(args.positional[0], node, "to-cpu")
+            return Tensor("cpu", base.rank, dtype, HIGH)
+        if device == "":
+            device = base.device if base.device == "cuda" or target is None else ""
+            if self.region.captured:
+                device, confidence = "cuda", min(confidence, MEDIUM)
+        return Tensor(device, base.rank, dtype, confidence)
+
+    def _spec_cpu(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
+        base = self._base(args)
+        return Tensor("cpu", base.rank, base.dtype, HIGH)
+
+    def _spec_cuda(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
+        base = self._base(args)
+        return Tensor("cuda", base.rank, base.dtype, HIGH)
+
+    def _spec_type(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
+        base = self._base(args)
+        target = args.get(1, "dtype")
+        if target is None:
+            return STR
+        if isinstance(target, Ext) and target.name.endswith("Tensor") and not target.name.startswith("torch.cuda."):
+            self.read_host(args.positional[0], node, "to-cpu")
+            return Tensor("cpu", base.rank, "", HIGH)
+        return Tensor(base.device, base.rank, self.tables.dtype_kind(target), base.confidence)
+
+    # -- host objects and functions of functions ---------------------------------------------------------------------
+
+    def _spec_none(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
+        return NONE
+
+    def _spec_self(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
+        return self._first(args) if args.positional else UNKNOWN
+
+    def _spec_numpy(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
+        return NUMPY
+
+    def _spec_object(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
+        return OBJECT
+
+    def _spec_stream(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
+        return ExtInstance("torch.cuda.Stream")
+
+    def _spec_event(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
+        return ExtInstance("torch.cuda.Event")
+
+    def _spec_generator(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
+        return ExtInstance("torch.Generator")
+
+    def _spec_callable(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
+        if args.positional and _is_callable(args.positional[0]):
+            return args.positional[0]
+        return Ext("cgsafe.identity")
+
+    _spec_disable = _spec_callable
+
+    def _spec_wraps(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
+        return UNKNOWN
+
+    def _spec_call_first(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
+        if not args.positional:
+            return UNKNOWN
+        keywords = {k: v for k, v in args.keywords.items() if k not in self.tables.checkpoint_options}
+        rest = Arguments(args.positional[1:], keywords, args.star, args.rest)
+        return self.call_value(args.positional[0], rest, node)
+
+    def torch_compile(self: Frame, args: Arguments, node: Any) -> Value:
+        from cgsafe.walk.compiled import compile_call
+
+        return compile_call(self, args, node)
+
+    def call_operator(self: Frame, name: str, args: Arguments, node: Any) -> Value:
+        """`torch.ops.namespace.name(...)`."""
+        parts = name.split(".")
+        if len(parts) >= 4 and parts[2] == "aten":
+            value = self.tables.functions.get(f"torch.{parts[3]}")
+            if value is not None:
+                return self.apply(parse_entry(value), f"torch.{parts[3]}", None, args, node)
+        if len(parts) >= 4:
+            from cgsafe.walk.compiled import call_custom_op
+
+            return call_custom_op(self, parts[2], parts[3], args, node)
+        return UNKNOWN
+
+    # -- methods ---------------------------------------------------------------------------------------------------
+
+    def call_method(self: Frame, receiver: Value, name: str, args: Arguments, node: Any) -> Value:
+        """A method, by name, of a value that is no object of the checked code."""
+        if isinstance(receiver, Tensor):
+            value = self.tables.methods.get(name)
+            if value is None:
+                return UNKNOWN
+            return self.apply(parse_entry(value), name, receiver, args, node)
+        from cgsafe.walk.library_calls import call_host_method
+
+        return call_host_method(self, receiver, name, args, node)
+
+    def tensor_attribute(self: Frame, base: Tensor, name: str, node: ast.AST | None) -> Value:
+        if name == "device":
+            return Device(base.device if base.confidence >= MEDIUM or base.device == "cpu" else "")
+        if name in ("is_cuda", "is_cpu"):
+            wanted = "cuda" if name == "is_cuda" else "cpu"
+            if base.device in ("cuda", "cpu") and base.confidence >= MEDIUM:
+                return Const(base.device == wanted)
+            return BOOL
+        value = self.tables.attributes.get(name)
+        if value is not None:
+            return self.result(parse_entry(value).returns, name, Arguments([base]), node)
+        return ExtMethod(base, name)
+
+    def tensor_item(self: Frame, base: Tensor, key: Value, node: ast.Subscript) -> Value:
+        """`tensor[key]`."""
+        for bound in _slice_bounds(node.slice):
+            self.read_host(self.eval(bound), bound, "index")
+        rank: int | None = None
+        if isinstance(node.slice, ast.Slice) or key is NONE or isinstance(key, Const) and key.value is Ellipsis:
+            rank = 1
+        elif isinstance(node.slice, ast.Tuple) and any(
+            isinstance(e, ast.Slice) or isinstance(e, ast.Constant) and e.value in (None, Ellipsis) for e in node.slice.elts
+        ):
+            rank = None if any(isinstance(e, ast.Constant) and e.value is Ellipsis for e in node.slice.elts) else 1
+        elif isinstance(key, (Tensor, Seq)) and not isinstance(node.slice, ast.Tuple):
+            rank = None if isinstance(key, Tensor) and key.rank != 1 else 1
+        return base.with_(rank=rank)
+
+    def tensor_store(self: Frame, base: Tensor, key: Value, value: Value, target: ast.Subscript) -> None:
+        for bound in _slice_bounds(target.slice):
+            self.read_host(self.eval(bound), bound, "index")
+
+    # -- modules of torch.nn ---------------------------------------------------------------------------------------
+
+    def make_module(self: Frame, name: str, args: Arguments) -> Value:
+        kind = self.tables.container_kind(name)
+        if kind == "sequential":
+            if len(args.positional) == 1 and isinstance(args.positional[0], Dict):
+                return ExtInstance(name, Seq("list", tuple(v for _, v in args.positional[0].items)))
+            if args.star is not None:
+                return ExtInstance(name, Seq("list", None, join_all([*args.positional, args.star])))
+            return ExtInstance(name, Seq("list", tuple(args.positional)))
+        if kind == "list":
+            first = self._first(args)
+            if isinstance(first, Seq):
+                return ExtInstance(name, Seq("list", first.items, first.element))
+            return ExtInstance(name, Seq("list", () if first is NONE else None, None if first is NONE else UNKNOWN))
+        if kind == "dict":
+            first = self._first(args)
+            return ExtInstance(name, first if isinstance(first, Dict) else Dict({}, None if first is NONE else UNKNOWN))
+        return ExtInstance(name)
+
+    def call_external_instance(self: Frame, callee: ExtInstance, args: Arguments, node: Any) -> Value:
+        """Calling an object whose class is outside the checked code: a layer of torch.nn, mostly."""
+        name = callee.name
+        if self.tables.container_kind(name) == "sequential":
+            return self.call_sequence(self.module_items(callee), args, node)
+        value = self.tables.modules.get(name) or self.tables.losses.get(name)
+        if value is not None:
+            spec = parse_entry(value).returns
+            result = self.result(spec, name, args, node)
+            if isinstance(result, Tensor) and not result.device:
+                return result.with_(device="cuda")
+            return result
+        if name == "torch.nn.Module":
+            return Tensor("cuda", None, "", MEDIUM) if self._tensor_arguments(args) else UNKNOWN
+        if self.tables.functions.get(name) == "context":
+            return args.positional[0] if args.positional else UNKNOWN  # a context used as a decorator
+        if name.startswith("torch.nn."):
+            return Tensor("cuda", None, "", LOW)
+        return UNKNOWN
+
+    def external_instance_attribute(self: Frame, base: ExtInstance, name: str) -> Value:
+        if base.name.startswith("torch.nn."):
+            known = self.tables.module_attribute(name)
+            if known == "tensor":
+                return Tensor("cuda", None, "f", HIGH)
+            if known == "bool":
+                return BOOL
+            if isinstance(base.detail, Dict) and known != "method":
+                for key, value in base.detail.items:
+                    if key == name:
+                        return value
+        return ExtMethod(base, name)
+
+    def external_item(self: Frame, base: ExtInstance, key: Value) -> Value:
+        detail = base.detail
+        if isinstance(detail, Seq):
+            if detail.items is not None and isinstance(key, Const) and isinstance(key.value, int):
+                if -len(detail.items) <= key.value < len(detail.items):
+                    return detail.items[key.value]
+            if kind_of(key) == "slice":
+                return Seq("list", None, detail.element)
+            return detail.element if detail.element is not None else UNKNOWN
+        if isinstance(detail, Dict):
+            return self._dict_item(detail, key)
+        return UNKNOWN
+
+
+def _collect(value: Value, found: list[Tensor], depth: int) -> None:
+    for part in parts_of(value):
+        if isinstance(part, Tensor):
+            found.append(part)
+        elif isinstance(part, Seq) and depth:
+            for item in part.items or ((part.element,) if part.element is not None else ()):
+                _collect(item, found, depth - 1)
+
+
+def _holds(condition: Condition, args: Arguments) -> bool:
+    value = args.get(condition.at, condition.name)
+    if condition.value:
+        return isinstance(value, Const) and value.value == condition.value
+    given = value is not None and value is not NONE and not (isinstance(value, Const) and value.value is False)
+    return given is not condition.absent
+
+
+def _slice_bounds(node: ast.expr) -> list[ast.expr]:
+    found: list[ast.expr] = []
+    for part in node.elts if isinstance(node, ast.Tuple) else [node]:
+        if isinstance(part, ast.Slice):
+            found.extend(b for b in (part.lower, part.upper, part.step) if b is not None)
+    return found
+
+
+def _is_callable(value: Value) -> bool:
+    return isinstance(value, (Func, Bound, Compiled, Partial, Ext, ExtMethod, Instance))

@@ -1,0 +1,311 @@
+"""The walker: runs functions on abstract arguments, once per distinct kind of call, and keeps what happened as a graph.
+
+Each node of the graph is one function with one set of arguments in one kind of region; it holds the events of its own
+lines and the calls to other nodes. Paths from roots to hazards are read off this graph afterwards.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+from cgsafe.events import HOST, Event, Region
+from cgsafe.index.project import Entity, File, Project
+from cgsafe.walk.facts import facts
+from cgsafe.values import (
+    NONE,
+    UNKNOWN,
+    Class,
+    Const,
+    Ext,
+    Func,
+    Host,
+    ModuleRef,
+    Union,
+    Value,
+    join_all,
+)
+from cgsafe.walk.arguments import Arguments, bind
+from cgsafe.walk.defs import ClassDef, Definitions, FunctionDef, Text
+
+MAX_STACK = 60  # calls deep; what lies deeper is unknown
+MAX_REPEATS = 3  # runs of a recursive function until its result stands still
+MAX_SCOPE_DEPTH = 10
+MAX_CONTEXTS = 400  # kinds of call of one function; further ones are not followed, and counted
+
+
+class Node:
+    """One function on one set of arguments. Also the scope that functions defined in it close over."""
+
+    __slots__ = (
+        "_label",
+        "args",
+        "calls",
+        "cells",
+        "definition",
+        "depth",
+        "done",
+        "events",
+        "module_call",
+        "outer",
+        "raises",
+        "recursed",
+        "region",
+        "result",
+        "result_is_entry",
+        "sites",
+    )
+
+    def __init__(self, definition: FunctionDef | None, region: Region, args: tuple[Value, ...], outer: Node | None):
+        self.definition = definition
+        self.region = region
+        self.args = args
+        self.outer = outer
+        self.cells: dict[str, Value] = {}
+        self.events: dict[Any, Event] = {}
+        self.calls: dict[tuple[int, Node], str] = {}  # (line, callee) -> note
+        self.sites: list[tuple[int, str, str, Node]] = []  # captures opened here: line, kind, reason, node of the body
+        self.result: Value = UNKNOWN
+        self.done = False
+        self.recursed = False
+        self.raises = False
+        self.result_is_entry = False  # stands for the entry into a root, not for code
+        self.module_call: ClassDef | None = None
+        self.depth = 1 + max([a.depth for a in args] + [outer.depth if outer is not None else 0])
+        self._label: str | None = None
+
+    @property
+    def label(self) -> str:
+        if self._label is None:
+            text = repr((self.definition and self.definition.label, [a.label for a in self.args], self.outer and self.outer.label))
+            self._label = hashlib.blake2b(text.encode(errors="replace"), digest_size=6).hexdigest()
+        return self._label
+
+    def __repr__(self) -> str:
+        return f"Node({self.definition}, {self.args})"
+
+
+class Walker:
+    """Holds everything that one process has found out. Its answers do not depend on the order of the questions."""
+
+    def __init__(self, project: Project, read: Any):
+        from cgsafe.walk.classes import ClassTable
+
+        self.project = project
+        self._read = read  # callable: path -> text
+        self._texts: dict[str, Text] = {}
+        self.definitions = Definitions(self.text)
+        self.tables = facts()
+        self.nodes: dict[Any, Node] = {}
+        self._provisional: dict[Any, Node] = {}
+        self._active: dict[Any, int] = {}  # key -> position on the stack
+        self._low: list[int] = []  # per active call: the lowest stack position that its result depends on
+        self._names: dict[tuple[str, str], Value] = {}
+        self._names_active: set[tuple[str, str]] = set()
+        self._decorated: dict[Any, Value] = {}
+        self.classes = ClassTable(self)
+        self.contexts: dict[FunctionDef, int] = {}
+        self.statistics: dict[str, int] = {"functions": 0, "cut_depth": 0, "cut_contexts": 0, "faults": 0}
+        self.faults: dict[tuple[str, int], str] = {}
+        self.reached: set[ClassDef] = set()  # modules whose forward some walked code calls
+        self.capture_bodies: dict[Any, Node] = {}  # (node, line of the `with`) -> what runs inside
+        self.compile_sites: dict[Any, Any] = {}
+        self.capturing_compiles: dict[Any, Value] = {}  # torch.compile sites that record graphs of their own
+        self.capturing_generators: set[FunctionDef] = set()  # context managers that yield inside a capture
+        self.decorating: ClassDef | None = None  # the class whose decorators are being applied
+        self.applying: Any = None  # the decorator that is being applied
+        self.module_nodes: dict[str, Node] = {}  # path -> the node of a module body that was walked
+        self._ops: dict[str, Value] | None = None
+        self._warm: dict[Any, set[Any]] = {}
+
+    # -- texts and names -------------------------------------------------------------------------------------------
+
+    def text(self, file: File) -> Text:
+        found = self._texts.get(file.path)
+        if found is None:
+            found = self._texts[file.path] = Text(self._read(file.path))
+        return found
+
+    def module_name(self, file: File, name: str) -> Value | None:
+        """The value of a name at module level; None where the module does not define it."""
+        key = (file.path, name)
+        found = self._names.get(key)
+        if found is not None:
+            return found
+        entity = self.project.resolve(file, name)
+        if entity is None:
+            return None
+        value = self.entity(entity, file)
+        if key not in self._names_active:
+            self._names[key] = value
+        return value
+
+    def entity(self, entity: Entity, asking: File) -> Value:
+        """The value that a resolved name stands for."""
+        if entity.kind == "external":
+            return Ext(self.tables.canonical(entity.name))
+        if entity.kind == "module":
+            return ModuleRef(entity.name)
+        assert entity.file is not None
+        if entity.kind == "function":
+            return self.decorated(self.definitions.function(entity.file, entity.name), None)
+        if entity.kind == "class":
+            return Class(self.definitions.class_(entity.file, entity.name))
+        return self._global(entity.file, entity.name)
+
+    def _global(self, file: File, name: str) -> Value:
+        """The value of a module-level variable: the join of what is assigned to it."""
+        key = (file.path, name)
+        found = self._names.get(key)
+        if found is not None:
+            return found
+        if key in self._names_active:
+            return UNKNOWN
+        self._names_active.add(key)
+        try:
+            value = self._assigned(file, name)
+        finally:
+            self._names_active.discard(key)
+        self._names[key] = value
+        return value
+
+    def _assigned(self, file: File, name: str) -> Value:
+        from cgsafe.walk.frame import Frame
+
+        spans = file.index["names"][name]
+        values: list[Value] = []
+        for first, last in spans[-4:]:
+            try:
+                body, offset = self.text(file).parse(first, last)
+            except SyntaxError:
+                return UNKNOWN
+            frame = Frame(self, Node(None, HOST, (), None), None, file, offset)
+            frame.run_module(body)
+            value = frame.env.get(name)
+            values.append(value if value is not None else UNKNOWN)
+        value = join_all(values)
+        if isinstance(value, (Const, Host)) or value is UNKNOWN or isinstance(value, Union):
+            text = self._read(file.path)
+            if f"global {name}" in text or (f", {name}" in text and "global " in text):
+                # Rebound at run time: only its type is left.
+                return UNKNOWN if value is NONE or not isinstance(value, Const) else Host("object")
+        return value
+
+    # -- functions -------------------------------------------------------------------------------------------------
+
+    def decorated(self, definition: FunctionDef, scope: Node | None) -> Value:
+        """A function with its decorators applied."""
+        value: Value = Func(definition, scope)
+        if not definition.decorators:
+            return value
+        key = (definition, scope)
+        found = self._decorated.get(key)
+        if found is not None:
+            return found
+        self._decorated[key] = value  # while its decorators are being worked out
+        from cgsafe.walk.decorators import decorate
+
+        result = self._decorated[key] = decorate(self, definition, scope, value)
+        return result
+
+    def call(self, definition: FunctionDef, scope: Node | None, args: Arguments, region: Region) -> Node:
+        """Run a function on abstract arguments in a kind of region; the node holds the outcome."""
+        try:
+            shape = definition.shape(self.text(definition.file))
+        except (SyntaxError, ValueError, RecursionError):
+            node = Node(definition, region, (), scope)
+            node.done = True
+            return node
+        bound = bind(self, definition, shape, args, region)
+        key = (definition, scope, region, bound)
+        node = self.nodes.get(key) or self._provisional.get(key)
+        if node is not None:
+            if not node.done:
+                node.recursed = True
+                position = self._active.get(key, 0)
+                if self._low:
+                    self._low[-1] = min(self._low[-1], position)
+            return node
+        node = Node(definition, region, bound, scope)
+        if len(self._active) >= MAX_STACK or node.depth > MAX_SCOPE_DEPTH + 4:
+            self.statistics["cut_depth"] += 1
+            node.done = True
+            return node
+        count = self.contexts.get(definition, 0)
+        if count >= MAX_CONTEXTS:
+            self.statistics["cut_contexts"] += 1
+            node.done = True
+            return node
+        self.contexts[definition] = count + 1
+        self._run(key, node, shape)
+        return node
+
+    def _run(self, key: Any, node: Node, shape: Any) -> None:
+        from cgsafe.walk.frame import Frame
+
+        definition = node.definition
+        assert definition is not None
+        position = len(self._active)
+        self.nodes[key] = node
+        self._active[key] = position
+        self._low.append(position)
+        self.statistics["functions"] += 1
+        try:
+            for _ in range(MAX_REPEATS):
+                before = node.result
+                node.recursed = False
+                frame = Frame(self, node, shape, definition.file, definition.offset)
+                try:
+                    node.result = frame.run(node.args)
+                except RecursionError:
+                    self.statistics["cut_depth"] += 1
+                    node.result = UNKNOWN
+                if not node.recursed or node.result is before:
+                    break
+                self._provisional.clear()
+        except Exception as error:  # a fault of the walk must not take the other findings with it
+            self.statistics["faults"] += 1
+            self.faults.setdefault((definition.file.path, definition.line), f"{type(error).__name__}: {error}")
+            if self.tables.debug:
+                raise
+            node.result = UNKNOWN
+        finally:
+            node.done = True
+            del self._active[key]
+            low = self._low.pop()
+        if low < position:
+            # The result rests on a call that is still running: good for that call only.
+            del self.nodes[key]
+            self._provisional[key] = node
+            if self._low:
+                self._low[-1] = min(self._low[-1], low)
+        elif self._provisional and position == 0:
+            self._provisional.clear()
+
+    def module_path(self, node: Node) -> str:
+        return next((path for path, present in self.module_nodes.items() if present is node), "")
+
+    # -- compiled functions and operators --------------------------------------------------------------------------
+
+    def custom_ops(self) -> dict[str, Value]:
+        """Operator name -> the function of the checked code that is registered for it."""
+        if self._ops is None:
+            from cgsafe.walk.compiled import find_custom_ops
+
+            self._ops = {}
+            self._ops = find_custom_ops(self)
+        return self._ops
+
+    def note_warm(self, node: Node, callee: Value, args: Arguments) -> None:
+        """A compiled function runs outside a capture: with these arguments it is compiled from then on."""
+        self._warm.setdefault(callee, set()).add(_signature(args))
+
+    def is_warmed(self, node: Node, callee: Value, args: Arguments) -> bool:
+        return _signature(args) in self._warm.get(callee, ())
+
+
+def _signature(args: Arguments) -> Any:
+    return (tuple(args.positional), tuple(sorted(args.keywords)), args.exact)
+
+
+__all__ = ["Node", "Walker"]

@@ -1,0 +1,142 @@
+"""`with` statements and capture sites: where a CUDA graph starts to record."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any
+
+from cgsafe.events import HOST, CaptureSite, region
+from cgsafe.values import (
+    HIGH,
+    NONE,
+    UNKNOWN,
+    Const,
+    Ext,
+    ExtInstance,
+    Instance,
+    Seq,
+    Tensor,
+    Value,
+    parts_of,
+)
+from cgsafe.walk.arguments import Arguments
+
+if TYPE_CHECKING:
+    from cgsafe.walk.frame import Frame
+
+_STREAM_POSITION = 2  # torch.cuda.graph(cuda_graph, pool, stream, capture_error_mode)
+
+
+class Withs:
+    """Mixin of Frame."""
+
+    def do_with(self: Frame, node: Any) -> bool:
+        saved = (self.region, self.sink, self.stream_stack)
+        result = True
+        try:
+            for item in node.items:
+                value = self.eval(item.context_expr)
+                entered = self.enter(value, item.context_expr)
+                if item.optional_vars is not None:
+                    self.assign(item.optional_vars, entered)
+            result = self.block(node.body)
+        finally:
+            self.region, self.sink, self.stream_stack = saved
+        return result
+
+    def enter(self: Frame, value: Value, node: ast.expr) -> Value:
+        """Enter a context manager; returns what `as` binds."""
+        for part in parts_of(value):
+            if isinstance(part, ExtInstance):
+                if part.name in self.tables.capture_contexts:
+                    self.begin_capture(node, "graph-context", "`with torch.cuda.graph(...)` records this block")
+                    return NONE
+                if part.name == "cgsafe.captured-context":
+                    self.begin_capture(node, "graph-context", "this context manager records the block into a CUDA graph")
+                    return part.detail if isinstance(part.detail, Value) else UNKNOWN
+                if part.name == "cgsafe.context":
+                    return part.detail if isinstance(part.detail, Value) else UNKNOWN
+                if part.name == "cgsafe.sync-allowed":
+                    self.region = HOST
+                    return UNKNOWN
+                if part.name == "torch.cuda.stream":
+                    self.note_stream(node)
+                    return part
+            elif isinstance(part, Instance):
+                found = self.walker.classes.find(part.definition, "__enter__")
+                if found is not None:
+                    method = self.walker.classes.member(found[0], "__enter__", found[1], part)
+                    if method is not None:
+                        return self.call_value(method, Arguments(), node)
+        return value
+
+    def note_stream(self: Frame, node: ast.expr) -> None:
+        """`with torch.cuda.stream(s)`: s is the stream that the warm-up and the capture should share."""
+        from cgsafe.walk.frame import source_of
+
+        if isinstance(node, ast.Call) and node.args:
+            name = source_of(node.args[0])
+            self.stream_stack = (*self.stream_stack, name)
+            self.streams_seen.append(name)
+
+    def begin_capture(self: Frame, node: ast.expr, kind: str, reason: str) -> None:
+        """From here on a graph records: a root of its own, whose events and calls are kept apart."""
+        from cgsafe.walk.walker import Node
+
+        if self.region.captured:
+            return
+        body = Node(self.node.definition, region(True, False, "", True, kind), (), None)
+        line = node.lineno + self.offset
+        key = (self.node, line)
+        body = self.walker.capture_bodies.setdefault(key, body)
+        self.region = body.region
+        self.sink = body
+        self.node.sites.append((line, kind, reason, body))
+
+    def end_capture(self: Frame) -> None:
+        self.region = self.node.region
+        self.sink = self.node
+
+    def capture_context(self: Frame, name: str, args: Arguments, node: Any) -> Value:
+        """`torch.cuda.graph(...)` is called: the site is stated, entering it is another matter."""
+        from cgsafe.walk.frame import source_of
+
+        if isinstance(node, ast.Call):
+            stream = args.get(_STREAM_POSITION, "stream")
+            given = stream is not None and stream is not NONE
+            positional = tuple(source_of(a) for a in node.args)
+            keywords = tuple((k.arg or "**", source_of(k.value)) for k in node.keywords)
+            self.emit(
+                CaptureSite,
+                node,
+                HIGH,
+                source=source_of(node.func),
+                api=name,
+                has_stream=given,
+                unknown_arguments=not given and (args.star is not None or args.rest is not None),
+                arguments=positional,
+                keywords=keywords,
+                warmup_stream=(self.stream_stack or self.streams_seen or [""])[-1],
+                idiom=self.stream_idiom(),
+                nested=self.region.captured,
+            )
+        return ExtInstance("torch.cuda.graph")
+
+    def stream_idiom(self: Frame) -> tuple[str, str]:
+        package = self.file.module.partition(".")[0]
+        found = self.tables.idioms.get(package)
+        return (found[0], found[1]) if found else ("", "")
+
+    def stream_method(self: Frame, name: str, node: Any) -> None:
+        """`graph.capture_begin()` and `graph.capture_end()`."""
+        if name == "capture_begin":
+            self.begin_capture(node, "capture-begin", "`capture_begin()` starts recording here")
+        elif name == "capture_end":
+            self.end_capture()
+
+
+def is_graph_object(value: Value) -> bool:
+    return isinstance(value, ExtInstance) and value.name.endswith("CUDAGraph")
+
+
+__all__ = ["Const", "Ext", "Seq", "Tensor", "Withs"]
