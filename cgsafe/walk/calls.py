@@ -50,10 +50,6 @@ class Calls(TorchCalls):
         if function.__class__ is ast.Name and function.id == "super":  # type: ignore[attr-defined]
             return self.super_object(node)
         callee = self.eval(function)
-        if isinstance(callee, Ext) and callee.name in self.tables.lazy_calls:
-            special = self.lazy_call(callee.name, node)
-            if special is not None:
-                return special
         args = self.arguments(node)
         return self.call_value(callee, args, node)
 

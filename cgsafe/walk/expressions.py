@@ -89,7 +89,7 @@ class Expressions:
     """Mixin of Frame: evaluates expressions."""
 
     def eval(self: Frame, node: ast.expr) -> Value:
-        handler = _EXPRESSIONS.get(node.__class__)
+        handler = EXPRESSIONS.get(node.__class__)
         return handler(self, node) if handler is not None else UNKNOWN
 
     # -- atoms -----------------------------------------------------------------------------------------------------
@@ -693,13 +693,13 @@ def _compare_devices(op: ast.cmpop, left: Device, right: Value) -> Value:
     return Const(isinstance(op, ast.NotEq))
 
 
-_EXPRESSIONS: dict[type, Callable[[Any, Any], Value]] = {
+EXPRESSIONS: dict[type, Callable[[Any, Any], Value]] = {
     getattr(ast, name): getattr(Expressions, "ev_" + name.lower())
     for name in (
         "Constant Name Attribute BinOp UnaryOp BoolOp Compare IfExp NamedExpr Tuple List Set Dict Lambda ListComp "
         "DictComp JoinedStr Starred Await Yield YieldFrom Slice"
     ).split()
 }
-_EXPRESSIONS[ast.SetComp] = _EXPRESSIONS[ast.GeneratorExp] = Expressions.ev_listcomp
+EXPRESSIONS[ast.SetComp] = EXPRESSIONS[ast.GeneratorExp] = Expressions.ev_listcomp
 
 __all__ = ["Expressions", "elementwise", "HIGH"]

@@ -77,9 +77,6 @@ _CONSTRUCTED = frozenset(("torch.cuda.CUDAGraph", "torch.cuda.Stream", "torch.cu
 class Facts:
     """Everything that the walk looks up by name."""
 
-    lazy_calls = frozenset(
-        ("builtins.getattr", "builtins.hasattr", "builtins.isinstance", "builtins.any", "builtins.all", "builtins.bool")
-    )
     capture_contexts = frozenset(("torch.cuda.graph", "torch.cuda.graphs.graph"))
     checkpoint_options = frozenset(("use_reentrant", "preserve_rng_state", "context_fn", "determinism_check", "debug"))
 

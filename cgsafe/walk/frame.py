@@ -27,7 +27,7 @@ from cgsafe.walk.annotations import annotation_in_file, annotation_value
 from cgsafe.walk.arguments import strengthen
 from cgsafe.walk.calls import Calls
 from cgsafe.walk.conditions import Conditions
-from cgsafe.walk.expressions import Expressions
+from cgsafe.walk.expressions import EXPRESSIONS, Expressions
 from cgsafe.walk.indexing import Indexing
 from cgsafe.walk.withs import Withs
 
@@ -556,6 +556,8 @@ _STATEMENTS: dict[type, Callable[[Frame, Any], bool]] = {
     ast.ImportFrom: Frame.do_import_from,
     ast.Match: Frame.do_match,
 }
+EXPRESSIONS[ast.Call] = Frame.ev_call
+EXPRESSIONS[ast.Subscript] = Frame.ev_subscript
 if hasattr(ast, "TryStar"):
     _STATEMENTS[ast.TryStar] = Frame.do_try
 
