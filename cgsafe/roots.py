@@ -14,8 +14,12 @@ from cgsafe.walk.defs import ClassDef, FunctionDef
 from cgsafe.walk.entry import root_arguments
 from cgsafe.walk.walker import Node, Walker
 
+SITE_DEPTH = 6  # calls of host code that are followed on the way to a capture
+
 FORWARD = region(True, False, "", False, "module-forward")
-COMPILED_FORWARD = region(True, True, "", False, "compiled-module")
+COMPILED_SITE_DEPTH = 6  # calls of host code that are followed on the way to a capture
+
+FORWARD = region(True, True, "", False, "compiled-module")
 COMPILED = region(True, True, "", True, "compile")
 
 
@@ -55,6 +59,8 @@ def module_candidates(walker: Walker, paths: Iterable[str]) -> list[Candidate]:
 
 
 def _host_only(walker: Walker, file: Any) -> bool:
+    if not walker.tables.is_run(file.path):
+        return True
     parts = file.module.split(".")
     return any(p in walker.tables.host_only_folders for p in parts[:-1])
 
@@ -162,6 +168,14 @@ def _entry_frame(walker: Walker, node: Node, file: Any) -> Any:
 
 def walk_site(walker: Walker, candidate: Candidate) -> None:
     """Walk host code that may open a capture; what it opens is collected by `explicit_starts`."""
+    before, walker.host_limit = walker.host_limit, SITE_DEPTH
+    try:
+        _walk_site(walker, candidate)
+    finally:
+        walker.host_limit = before
+
+
+def _walk_site(walker: Walker, candidate: Candidate) -> None:
     from cgsafe.walk.frame import Frame
 
     file = walker.project.files[candidate.path]

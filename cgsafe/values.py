@@ -377,6 +377,7 @@ TRUE = Const(True)
 FALSE = Const(False)
 NUMPY = Numpy()
 INT, FLOAT, BOOL, STR = Host("int"), Host("float"), Host("bool"), Host("str")
+SETTINGS = Host("settings")  # an object that holds settings, and whatever is read from it
 NUMBER, OBJECT, SHAPE, DTYPE = Host("number"), Host("object"), Host("shape"), Host("dtype")
 _KIND_OF = {bool: BOOL, int: INT, float: FLOAT, str: STR}
 CUDA = Tensor("cuda")

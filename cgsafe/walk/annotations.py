@@ -201,7 +201,7 @@ class _Reader:
         if isinstance(value, Ext):
             return self.external(value.name)
         if isinstance(value, Class):
-            return self.walker.classes.generic(value.definition)
+            return self.walker.classes.any_of(value.definition)
         return UNKNOWN
 
     def external(self, name: str) -> Value:
@@ -243,7 +243,7 @@ class _Reader:
             first = inner[0]
             return STR if isinstance(first, ast.Constant) and isinstance(first.value, str) else UNKNOWN
         if isinstance(base, Class):
-            return self.walker.classes.generic(base.definition)
+            return self.walker.classes.any_of(base.definition)
         if name.startswith(("jaxtyping.", "torchtyping.")):
             return self.read(inner[0])
         if name:

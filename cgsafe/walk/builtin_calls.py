@@ -303,8 +303,8 @@ def _setattr(frame: Frame, args: Arguments, node: Any) -> Value:
                 frame.walker.classes.store(part, name, value, frame.branches == 0)
             elif isinstance(part, Class):
                 frame.override(part, name, value)
-        if frame.watch is not None and name == frame.watch[0]:
-            frame.watch[1].append(value)
+        if frame.watch is not None:
+            frame.watch.append((name, value))
     return NONE
 
 

@@ -12,6 +12,7 @@ from cgsafe.values import (
     MEDIUM,
     NONE,
     NUMPY,
+    SETTINGS,
     UNKNOWN,
     Bound,
     Class,
@@ -125,7 +126,7 @@ class Calls(TorchCalls):
             return self.call_value(callee.func, merged, node)
         if kind is Compiled:
             return self.call_compiled(callee, args, node)  # type: ignore[arg-type]
-        return UNKNOWN
+        return callee if callee is SETTINGS else UNKNOWN
 
     def call_function(self: Frame, definition: FunctionDef, scope: Any, args: Arguments, node: Any) -> Value:
         verdict = self.tables.function_verdict(definition, self.region)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cgsafe.events import HOST
 from cgsafe.values import (
     NONE,
+    SETTINGS,
     UNKNOWN,
     Bound,
     Class,
@@ -38,15 +39,13 @@ _MODULE_BASES = ("torch.nn.", "lightning.", "pytorch_lightning.")
 class State:
     """The outcome of constructing an object: what its attributes hold."""
 
-    __slots__ = ("args", "attributes", "busy", "definition", "depth", "generic", "hooks", "label", "late", "started")
+    __slots__ = ("args", "attributes", "definition", "depth", "generic", "hooks", "label", "started")
 
     def __init__(self, definition: ClassDef, args: Any, label: str, depth: int, generic: bool):
         self.definition = definition
         self.args = args
         self.attributes: dict[str, Value] = {}
-        self.late: dict[str, Value] = {}
         self.hooks: list[tuple[str, Value]] = []
-        self.busy: set[str] = set()
         self.label = label
         self.depth = depth
         self.generic = generic
@@ -66,6 +65,10 @@ class ClassTable:
         self._constructing: list[State] = []
         self._is_module: dict[ClassDef, bool] = {}
         self._decorated: set[ClassDef] = set()
+        self._is_settings: dict[ClassDef, bool] = {}
+        self._late: dict[FunctionDef, list[tuple[str, Value]]] = {}
+        self._statements: dict[tuple[ClassDef, str], tuple[ast.stmt | None, int]] = {}
+        self._annotations: dict[tuple[ClassDef, str], Value | None] = {}
         self._subclasses: dict[str, list[ClassDef]] | None = None
 
     # -- inheritance -----------------------------------------------------------------------------------------------
@@ -164,6 +167,31 @@ class ClassTable:
 
     # -- instances -------------------------------------------------------------------------------------------------
 
+    def is_settings(self, definition: ClassDef) -> bool:
+        """True for classes that hold settings: what is read from their objects is no tensor."""
+        found = self._is_settings.get(definition)
+        if found is None:
+            names = self.walker.tables.host_objects
+            found = any((e.rpartition(".")[2] if isinstance(e, str) else e.name) in names for e in self.mro(definition))
+            self._is_settings[definition] = found
+        return found
+
+    def any_of(self, definition: ClassDef) -> Value:
+        """An object of which only the class is known, as a value."""
+        return SETTINGS if self.is_settings(definition) else self.generic(definition)
+
+    def initializer(self, definition: ClassDef) -> tuple[ClassDef, FunctionDef] | None:
+        """The written constructor that calling the class runs; None where it is generated or there is none."""
+        for entry in self.mro(definition):
+            if isinstance(entry, str):
+                continue
+            method = entry.methods.get("__init__")
+            if method is not None:
+                return entry, method
+            if any("dataclass" in d for d in entry.decorators):
+                return None
+        return None
+
     def generic(self, definition: ClassDef) -> Instance:
         """An instance of which only the class is known."""
         found = self._generic.get(definition)
@@ -172,10 +200,14 @@ class ClassTable:
             self._generic[definition] = found
         return found
 
-    def instantiate(self, definition: ClassDef, args: Arguments) -> Instance:
+    def instantiate(self, definition: ClassDef, args: Arguments) -> Value:
         """The object that calling the class makes."""
-        init = self.find(definition, "__init__")
-        if isinstance(init, tuple) and isinstance(init[1], FunctionDef):
+        if self.is_settings(definition):
+            return SETTINGS
+        if self.walker.shallow:
+            return self.generic(definition)
+        init = self.initializer(definition)
+        if init is not None:
             function = init[1]
             try:
                 shape = function.shape(self.walker.text(function.file))
@@ -236,13 +268,15 @@ class ClassTable:
     def _construct(self, instance: Instance, args: Arguments) -> None:
         state, definition = instance.state, instance.definition
         state.started = True
-        init = self.find(definition, "__init__")
-        if init is not None and isinstance(init[1], FunctionDef):
+        init = self.initializer(definition)
+        if init is not None:
             self._constructing.append(state)
+            depth, self.walker.host_depth = self.walker.host_depth, 0
             try:
                 self.walker.call(init[1], init[0].scope, args.prepend(instance), HOST)
             finally:
                 self._constructing.pop()
+                self.walker.host_depth = depth
         elif state.args:
             for name, value in state.args:
                 state.attributes[name] = value
@@ -258,18 +292,21 @@ class ClassTable:
         """Construct an instance of which only the class is known from arguments of which only the kinds are."""
         state = instance.state
         state.started = True
-        init = self.find(instance.definition, "__init__")
-        if init is None or not isinstance(init[1], FunctionDef):
+        init = self.initializer(instance.definition)
+        if init is None:
             return
-        try:
-            args = root_arguments(self.walker, init[1], instance, HOST)
-        except (SyntaxError, ValueError, RecursionError):
-            return
+        walker = self.walker
+        before = walker.shallow, walker.host_depth
+        walker.shallow, walker.host_depth = False, 0
         self._constructing.append(state)
         try:
+            args = root_arguments(self.walker, init[1], instance, HOST)
             self.walker.call(init[1], init[0].scope, args, HOST)
+        except (SyntaxError, ValueError, RecursionError):
+            return
         finally:
             self._constructing.pop()
+            walker.shallow, walker.host_depth = before
 
     def store(self, instance: Instance, name: str, value: Value, certain: bool) -> None:
         """An attribute is set; it counts only while the object is being made (later writes are found by `late`)."""
@@ -352,6 +389,13 @@ class ClassTable:
         return value
 
     def _statement(self, owner: ClassDef, name: str) -> tuple[ast.stmt | None, int]:
+        key = (owner, name)
+        found = self._statements.get(key)
+        if found is None:
+            found = self._statements[key] = self._parse_statement(owner, name)
+        return found
+
+    def _parse_statement(self, owner: ClassDef, name: str) -> tuple[ast.stmt | None, int]:
         what = owner.names.get(name)
         if isinstance(what, ast.stmt):
             return what, owner.offset
@@ -378,10 +422,12 @@ class ClassTable:
         if key in self._active:
             return UNKNOWN
         self._active.add(key)
+        before, self.walker.shallow = self.walker.shallow, False
         try:
             value = self._evaluate_class_name(owner, name)
         finally:
             self._active.discard(key)
+            self.walker.shallow = before
         if value is not None:
             self._class_names[key] = value
         return value
@@ -420,6 +466,13 @@ class ClassTable:
         return statement.annotation if isinstance(statement, ast.AnnAssign) else None
 
     def _annotation(self, definition: ClassDef, name: str) -> Value | None:
+        key = (definition, name)
+        if key not in self._annotations:
+            self._annotations[key] = None  # a class whose annotation leads back to it ends here
+            self._annotations[key] = self._read_annotation(definition, name)
+        return self._annotations[key]
+
+    def _read_annotation(self, definition: ClassDef, name: str) -> Value | None:
         for entry in self.mro(definition):
             if isinstance(entry, ClassDef) and name in entry.names:
                 node = self._statement_annotation(entry, name)
@@ -431,26 +484,25 @@ class ClassTable:
 
     def late(self, instance: Instance, name: str) -> Value | None:
         """What methods other than the constructor assign to an attribute; None where none does."""
-        state = instance.state
-        if name in state.late:
-            return state.late[name]
-        if name in state.busy:
-            return None
-        state.busy.add(name)
         values: list[Value] = []
-        try:
-            for entry in self.mro(instance.definition):
-                if isinstance(entry, str):
-                    continue
-                for method in entry.methods.values():
-                    if name in self._assigned_by(method):
-                        values.extend(self._run_for(method, entry, instance, name))
-        finally:
-            state.busy.discard(name)
-        result = join_all(values) if values else None
-        if result is not None:
-            state.late[name] = result
-        return result
+        for entry in self.mro(instance.definition):
+            if isinstance(entry, str):
+                continue
+            for method in entry.methods.values():
+                if name in self._assigned_by(method):
+                    values.extend(value for assigned, value in self._late_values(method, entry) if assigned == name)
+        return join_all(values) if values else None
+
+    def _late_values(self, method: FunctionDef, owner: ClassDef) -> list[tuple[str, Value]]:
+        """What one method assigns to attributes of its object, from arguments of which only the kinds are known.
+
+        Calls are not followed there: such methods (`load_model`, `capture`) reach half of a program.
+        """
+        found = self._late.get(method)
+        if found is None:
+            self._late[method] = []  # while it runs
+            found = self._late[method] = self._run_for(method, owner, self.generic(owner))
+        return found
 
     def _assigned_by(self, method: FunctionDef) -> frozenset[str]:
         found = self._assigners.get(method)
@@ -464,24 +516,25 @@ class ClassTable:
             self._assigners[method] = found
         return found
 
-    def _run_for(self, method: FunctionDef, owner: ClassDef, instance: Instance, name: str) -> list[Value]:
-        """The values that one method assigns to `self.name`, from arguments of which only the kinds are known."""
+    def _run_for(self, method: FunctionDef, owner: ClassDef, instance: Instance) -> list[tuple[str, Value]]:
+        """The values that one method assigns to attributes of its first argument."""
         from cgsafe.walk.frame import Frame
         from cgsafe.walk.walker import Node
 
+        walker = self.walker
+        before, walker.shallow = walker.shallow, True
         try:
-            shape = method.shape(self.walker.text(method.file))
-            args = root_arguments(self.walker, method, instance, HOST)
-            bound = bind(self.walker, method, shape, args, HOST)
+            shape = method.shape(walker.text(method.file))
+            args = root_arguments(walker, method, instance, HOST)
+            bound = bind(walker, method, shape, args, HOST)
+            frame = Frame(walker, Node(method, HOST, bound, owner.scope), shape, method.file, method.offset)
+            frame.watch = []
+            frame.run(bound)
+            return frame.watch
         except (SyntaxError, ValueError, RecursionError):
             return []
-        frame = Frame(self.walker, Node(method, HOST, bound, owner.scope), shape, method.file, method.offset)
-        frame.watch = (name, [])
-        try:
-            frame.run(bound)
-        except RecursionError:
-            return []
-        return [v for v in frame.watch[1]]
+        finally:
+            walker.shallow = before
 
 
 def _flat(bound: Any) -> list[Value]:

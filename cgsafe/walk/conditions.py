@@ -9,6 +9,7 @@ from cgsafe.events import TruthTest
 from cgsafe.values import (
     LOW,
     NONE,
+    SETTINGS,
     UNKNOWN,
     Class,
     Const,
@@ -244,13 +245,15 @@ class Conditions:
             elif isinstance(cls, Ext) and cls.name in _HOST_CLASSES:
                 results.append(value if isinstance(value, (Host, Const)) else Host(cls.name.rpartition(".")[2]))
             elif isinstance(cls, Class):
-                results.append(value if isinstance(value, Instance) else self.walker.classes.generic(cls.definition))
+                results.append(value if isinstance(value, Instance) else self.walker.classes.any_of(cls.definition))
             else:
                 return value
         return join_all(results) if results else value
 
     def _is_instance(self: Frame, value: Value, cls: Value) -> bool | None:
         if value is UNKNOWN or cls is UNKNOWN:
+            return None
+        if value is SETTINGS:
             return None
         if isinstance(cls, Class):
             if isinstance(value, Instance):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING, Any
 
 from cgsafe.events import HOST
+from cgsafe.index.build import dotted
 from cgsafe.values import (
     UNKNOWN,
     Bound,
@@ -45,8 +47,26 @@ def decorate(walker: Walker, definition: FunctionDef, scope: Node | None, value:
     return value
 
 
+# What a class decorator must contain to change what the class does.
+_CHANGES_CLASS = re.compile(r"\.(?:forward|__call__)\s*=(?!=)|\bsetattr\(|\bcompile\(")
+
+
+def _changes_class(walker: Walker, decorator: Value) -> bool:
+    while isinstance(decorator, Partial):
+        decorator = decorator.func
+    if not isinstance(decorator, Func):
+        return False
+    definition = decorator.definition
+    while definition.outer is not None:
+        definition = definition.outer
+    lines = walker.text(definition.file).lines[definition.first - 1 : definition.last]
+    return _CHANGES_CLASS.search("\n".join(lines)) is not None
+
+
 def apply(frame: Frame, node: ast.expr, value: Value) -> Value:
     """One decorator on a value. A decorator that makes something unknown is taken to keep the function."""
+    if dotted(node).rpartition(".")[2] in frame.tables.transparent:
+        return value
     decorator = frame.eval(node)
     if isinstance(decorator, Ext) and decorator.name.startswith("builtins."):
         return value  # property, staticmethod, classmethod: the class table looks at these by name
@@ -64,7 +84,8 @@ def decorate_class(walker: Walker, definition: Any) -> None:
     from cgsafe.walk.frame import Frame
     from cgsafe.walk.walker import Node
 
-    names = [d for d in definition.decorators if d and d.rpartition(".")[2] not in ("dataclass",)]
+    known = {"dataclass", *walker.tables.compiled_classes, *walker.tables.transparent}
+    names = [d for d in definition.decorators if d and d.rpartition(".")[2] not in known]
     if not names or definition.scope is not None:
         return
     first = definition.file.index["classes"][definition.qualname]["lines"][0]
@@ -76,7 +97,7 @@ def decorate_class(walker: Walker, definition: Any) -> None:
     frame = Frame(walker, Node(None, HOST, (), None), None, definition.file, offset)
     for node in reversed(nodes):
         decorator = frame.eval(node)
-        if isinstance(decorator, (Func, Partial)):
+        if _changes_class(walker, decorator):
             before, walker.decorating = walker.decorating, definition
             try:
                 frame.call_value(decorator, Arguments([Class(definition)]), node)

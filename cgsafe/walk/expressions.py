@@ -168,8 +168,8 @@ class Expressions:
             return ExtMethod(base, name) if name in ("forward", "__call__") else UNKNOWN
         if isinstance(base, Numpy):
             return SHAPE if name == "shape" else INT if name in ("ndim", "size") else ExtMethod(base, name)
-        if isinstance(base, Host) and base.kind in ("object",):
-            return OBJECT
+        if isinstance(base, Host) and base.kind in ("object", "settings"):
+            return base
         return ExtMethod(base, name)
 
     def instance_attribute(self: Frame, base: Instance, name: str, node: ast.AST | None) -> Value:

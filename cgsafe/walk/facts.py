@@ -102,6 +102,10 @@ class Facts:
         self._bases: list[str] = frameworks["modules"]["bases"]
         self.compiled_classes = frozenset(frameworks["decorators"]["compiled_classes"])
         self.eager_breaks = frozenset(frameworks["decorators"]["eager_breaks"])
+        self.host_objects = frozenset(frameworks["host_objects"]["classes"])
+        self.transparent = frozenset(frameworks["decorators"]["transparent"])
+        self.host_setup = frozenset(frameworks["functions"]["host_setup"])
+        self.not_run: tuple[str, ...] = tuple(frameworks["roots"]["not_run"])
         self.kernels = frozenset(frameworks["decorators"]["kernels"])
         self.sync_allowed = frozenset(frameworks["contexts"]["sync_allowed"])
         self.op_registrars = frozenset(frameworks["custom_ops"]["registrars"])
@@ -206,6 +210,8 @@ class Facts:
         answer = self._named_guards.get(definition.name)
         if answer is not None:
             return self._answer(answer, region)
+        if definition.name in self.host_setup:
+            return "cut"
         for decorator in definition.decorators:
             last = decorator.rpartition(".")[2]
             if last in self.eager_breaks and region.captured:
@@ -213,6 +219,11 @@ class Facts:
             if decorator in self.kernels:
                 return "cut"
         return None
+
+    def is_run(self, path: str) -> bool:
+        """False for files that are templates of others."""
+        name = os.path.basename(path)
+        return not any(fnmatch.fnmatchcase(name, p) for p in self.not_run)
 
     def never_returns(self, node: ast.expr) -> bool:
         """`sys.exit()` and its like as a statement."""

@@ -52,7 +52,7 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs):
         self.region: Region = node.region
         self.env: Env = {}
         self.origins: dict[str, ast.expr] = {}
-        self.watch: tuple[str, list[Value]] | None = None
+        self.watch: list[tuple[str, Value]] | None = None  # collects assignments to attributes of `self`
         self.class_scope: Any = None
         self.branches = 0  # how many conditions the current statement stands under
         self.loops: list[tuple[list[Env], list[Env]]] = []  # (environments at break, at continue)
@@ -203,9 +203,8 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs):
                 self.walker.classes.store(part, target.attr, value, self.branches == 0)
             elif isinstance(part, Class) and isinstance(target.value, ast.Name):
                 self.override(part, target.attr, value)
-        if self.watch is not None and target.attr == self.watch[0] and isinstance(target.value, ast.Name):
-            if target.value.id == "self":
-                self.watch[1].append(value)
+        if self.watch is not None and isinstance(target.value, ast.Name) and target.value.id == "self":
+            self.watch.append((target.attr, value))
 
     def override(self, cls: Class, name: str, value: Value) -> None:
         """`cls.forward = ...`: counts while a class decorator runs."""

@@ -55,7 +55,7 @@ class Indexing:
         if isinstance(base, Host):
             if base.kind == "shape":
                 return base if kind_of(key) == "slice" else INT
-            return STR if base.kind == "str" else UNKNOWN
+            return STR if base.kind == "str" else base if base.kind in ("object", "settings") else UNKNOWN
         if isinstance(base, Const):
             return STR if isinstance(base.value, str) else UNKNOWN
         if isinstance(base, Numpy):
@@ -161,7 +161,7 @@ class Indexing:
         if isinstance(value, Host):
             if value.kind == "shape":
                 return INT
-            return STR if value.kind == "str" else UNKNOWN
+            return STR if value.kind == "str" else value if value.kind in ("object", "settings") else UNKNOWN
         if isinstance(value, Const):
             return STR if isinstance(value.value, str) else UNKNOWN
         if isinstance(value, Numpy):

@@ -403,8 +403,8 @@ def _module_method(frame: Frame, receiver: Instance, name: str, args: Arguments,
         if isinstance(key, Const) and value is not None:
             stored = join_all([_on_device(p) for p in parts_of(value)])
             classes.store(receiver, key.value, stored, frame.branches == 0)
-            if frame.watch is not None and frame.watch[0] == key.value:
-                frame.watch[1].append(stored)
+            if frame.watch is not None:
+                frame.watch.append((key.value, stored))
         return NONE
     if name in ("add_module", "register_module"):
         key, value = args.get(0, "name"), args.get(1, "module")

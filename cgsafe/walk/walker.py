@@ -29,9 +29,10 @@ from cgsafe.walk.arguments import Arguments, bind
 from cgsafe.walk.defs import ClassDef, Definitions, FunctionDef, Text
 
 MAX_STACK = 60  # calls deep; what lies deeper is unknown
+MAX_HOST_DEPTH = 2  # calls of host code that are followed while objects are made and decorators applied
 MAX_REPEATS = 3  # runs of a recursive function until its result stands still
 MAX_SCOPE_DEPTH = 10
-MAX_CONTEXTS = 400  # kinds of call of one function; further ones are not followed, and counted
+MAX_CONTEXTS = 5000  # kinds of call of one function; further ones are not followed, and counted
 
 
 class Node:
@@ -107,6 +108,9 @@ class Walker:
         self.contexts: dict[FunctionDef, int] = {}
         self.statistics: dict[str, int] = {"functions": 0, "cut_depth": 0, "cut_contexts": 0, "faults": 0}
         self.faults: dict[tuple[str, int], str] = {}
+        self.host_depth = 0  # how many calls of host code deep we are, since an object began to be made
+        self.host_limit = MAX_HOST_DEPTH
+        self.shallow = False  # calls into the checked code are not followed: only their annotations count
         self.reached: set[ClassDef] = set()  # modules whose forward some walked code calls
         self.capture_bodies: dict[Any, Node] = {}  # (node, line of the `with`) -> what runs inside
         self.compile_sites: dict[Any, Any] = {}
@@ -162,10 +166,13 @@ class Walker:
         if key in self._names_active:
             return UNKNOWN
         self._names_active.add(key)
+        before = self.shallow, self.host_depth, self.host_limit
+        self.shallow, self.host_depth, self.host_limit = False, 0, MAX_HOST_DEPTH
         try:
             value = self._assigned(file, name)
         finally:
             self._names_active.discard(key)
+            self.shallow, self.host_depth, self.host_limit = before
         self._names[key] = value
         return value
 
@@ -202,10 +209,18 @@ class Walker:
         found = self._decorated.get(key)
         if found is not None:
             return found
+        if all(d.rpartition(".")[2] in self.tables.transparent for d in definition.decorators):
+            self._decorated[key] = value
+            return value
         self._decorated[key] = value  # while its decorators are being worked out
         from cgsafe.walk.decorators import decorate
 
-        result = self._decorated[key] = decorate(self, definition, scope, value)
+        before = self.shallow, self.host_depth, self.host_limit
+        self.shallow, self.host_depth, self.host_limit = False, 0, MAX_HOST_DEPTH
+        try:
+            result = self._decorated[key] = decorate(self, definition, scope, value)
+        finally:
+            self.shallow, self.host_depth, self.host_limit = before
         return result
 
     def call(self, definition: FunctionDef, scope: Node | None, args: Arguments, region: Region) -> Node:
@@ -216,6 +231,9 @@ class Walker:
             node = Node(definition, region, (), scope)
             node.done = True
             return node
+        host = not region.captured and not region.traced
+        if self.shallow or (host and self.host_depth >= self.host_limit and definition.name != "__init__"):
+            return self._glance(definition, scope, shape, region)
         bound = bind(self, definition, shape, args, region)
         key = (definition, scope, region, bound)
         node = self.nodes.get(key) or self._provisional.get(key)
@@ -237,7 +255,22 @@ class Walker:
             node.done = True
             return node
         self.contexts[definition] = count + 1
-        self._run(key, node, shape)
+        if host and definition.name != "__init__":
+            self.host_depth += 1
+            self._run(key, node, shape)
+            self.host_depth -= 1
+        else:
+            self._run(key, node, shape)
+        return node
+
+    def _glance(self, definition: FunctionDef, scope: Node | None, shape: Any, region: Region) -> Node:
+        """A call that is not followed: its annotation says what comes back."""
+        from cgsafe.walk.annotations import annotation_value
+
+        node = Node(definition, region, (), scope)
+        node.done = True
+        if shape.returns is not None:
+            node.result = annotation_value(self, definition, shape.returns, region)
         return node
 
     def _run(self, key: Any, node: Node, shape: Any) -> None:

@@ -35,7 +35,7 @@ HERE = Path(__file__).resolve().parent
 DRY = os.environ.get("CGSAFE_PROBE_DRY") == "1"
 DEVICE = "cpu" if DRY else "cuda"
 MARK = "@@RESULT@@"
-CASE_TIMEOUT_S = 170
+CASE_TIMEOUT_S = 120
 
 Result = dict[str, Any]
 
@@ -240,7 +240,10 @@ def describe_host(value: Any) -> str:
 
 
 def compiled_frames() -> list[str]:
-    """Names of the frames that Dynamo compiled so far in this process, in order (a recompile counts again)."""
+    """Names of the frames that Dynamo compiled so far in this process, in order (a recompile counts again).
+
+    A `?` is an event of Inductor's outside any frame: tuning a kernel at its first launch, or recording its own CUDA graph.
+    """
     from torch._dynamo.utils import get_compilation_metrics
 
     out = []
@@ -387,7 +390,10 @@ def run_probe(
     script = Path(space["__file__"]).resolve()
     chosen = {name: fn for name, fn in space["cases"]().items() if re.search(only, name)}
     results: dict[str, Result] = {}
+    old: dict[str, Result] = {}
     target = out_dir / f"{script.stem.removeprefix('probe_')}.json"
+    if only and target.exists():  # a part measured again: the rest stays
+        old = json.loads(target.read_text())["cases"]
     began = time.monotonic()
     info = machine()
 
@@ -400,7 +406,8 @@ def run_probe(
         return result
 
     def save() -> None:
-        ordered = {name: results[name] for name in chosen if name in results}
+        known = old | results
+        ordered = {name: known[name] for name in space["cases"]() if name in known}
         document = {"probe": script.name, "title": space["TITLE"], "machine": info, "cases": ordered}
         target.write_text(json.dumps(document, indent=1) + "\n")
 

@@ -71,8 +71,11 @@ def ask(predicate: Callable[[], bool], region: str) -> Result:
         if "backend eager" in region:
             options = {"backend": "eager"}
         fn = torch.compile(branch, **options)
-        for _ in range(4):
-            answers.append(say(fn(x)[0]))
+        try:
+            for _ in range(4):
+                answers.append(say(fn(x)[0]))
+        except torch._dynamo.exc.Unsupported as exc:
+            return {"outcome": "does not compile", "error": h.error_text(exc)}
         if "then captured" in region:
             before = len(h.compiled_frames())
             with h.side_stream() as stream:
