@@ -15,11 +15,8 @@ from cgsafe.walk.entry import root_arguments
 from cgsafe.walk.walker import Node, Walker
 
 SITE_DEPTH = 6  # calls of host code that are followed on the way to a capture
-
 FORWARD = region(True, False, "", False, "module-forward")
-COMPILED_SITE_DEPTH = 6  # calls of host code that are followed on the way to a capture
-
-FORWARD = region(True, True, "", False, "compiled-module")
+COMPILED_FORWARD = region(True, True, "", False, "compiled-module")
 COMPILED = region(True, True, "", True, "compile")
 
 

@@ -278,6 +278,10 @@ class Expressions:
             return STR
         if kind_of(left) == "shape" or kind_of(right) == "shape":
             return SHAPE
+        if isinstance(op, (ast.BitOr, ast.BitAnd)):
+            decided = isinstance(op, ast.BitOr)
+            if any(isinstance(v, Const) and v.value is decided for v in (left, right)):
+                return Const(decided)  # the other one is a bool or number: it cannot change this
         numbers = {"int", "float", "bool", "number"}
         if kind_of(left) in numbers and kind_of(right) in numbers:
             if isinstance(op, ast.Div):
