@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from cgsafe.findings import Confidence, Finding, Problem, Report, Root, Step
 from cgsafe.index.project import File, Project, module_name
-from cgsafe.rule import Rule, RuleSet
+from cgsafe.rule import Rule
 from cgsafe.settings import Settings
 from cgsafe.source import STDIN, Source, discover, known_files, package_root, read
 from cgsafe.trace import Reach, Reaches, Spot, fingerprint
@@ -29,7 +29,7 @@ def check(
     everything = sorted({*known_files(paths, settings.exclude), *by_path})
     if not shown:
         return report
-    project, faults = load_project(everything, by_path, settings, progress)
+    project, faults = load_project(everything, settings, progress)
     for fault in faults:
         if _real(fault.path) in by_path:
             report.errors.append(Problem(by_path[_real(fault.path)], fault.line, fault.message))
@@ -37,8 +37,8 @@ def check(
         file.reported = path in by_path
     report.files_known = len(project.files)
     report.files_checked = sum(file.reported for file in project.files.values())
-    outcome = analyse(project, settings, RuleSet(rules), progress)
-    report.roots = outcome.roots
+    outcome = analyse(project, settings, rules, progress)
+    report.roots = outcome.root_count
     report.statistics.update(outcome.statistics)
     for code, message in sorted(outcome.rule_failures.items()):
         report.errors.append(Problem("", 0, f"rule {code} failed and was left out: {message}"))
@@ -56,7 +56,7 @@ def _findings(report: Report, project: Project, reaches: Reaches, settings: Sett
     show = _Shown(by_path)
     ordinals: dict[tuple[str, str, str, str], int] = {}
     for spot in sorted(reaches):
-        ways = reaches[spot]
+        ways = list(reaches[spot].values())
         inside = project.files[spot.path].reported if spot.path in project.files else False
         if not inside:
             ways = [w for w in ways if _reported(project, w.root.path)]

@@ -17,6 +17,7 @@ from cgsafe.walk.walker import Node, Walker
 SITE_DEPTH = 6  # calls of host code that are followed on the way to a capture
 FORWARD = region(True, False, "", False, "module-forward")
 COMPILED_FORWARD = region(True, True, "", False, "compiled-module")
+GRAPHED = region(True, False, "", True, "graphed-callable")
 COMPILED = region(True, True, "", True, "compile")
 
 
@@ -50,6 +51,8 @@ def module_candidates(walker: Walker, paths: Iterable[str]) -> list[Candidate]:
         if _host_only(walker, file):
             continue
         for qualified, info in file.index["classes"].items():
+            if not walker.tables.is_captured(file.module, qualified.rpartition(".")[2]):
+                continue
             if "forward" in info["methods"] or info["bases"]:
                 found.append(Candidate(path, "module", qualified))
     return found
@@ -102,7 +105,7 @@ def start_module(walker: Walker, candidate: Candidate) -> Start | None:
     if found is None:
         return None
     owner = found[0]
-    traced = any(d.rpartition(".")[2] in walker.tables.compiled_classes for d in definition.decorators)
+    traced = walker.tables.compiles_class(definition)
     where = COMPILED_FORWARD if traced else FORWARD
     receiver = classes.generic(definition)
     method = classes.member(owner, "forward", found[1], receiver)
@@ -189,6 +192,7 @@ def _walk_site(walker: Walker, candidate: Candidate) -> None:
             args = root_arguments(walker, definition, receiver, HOST)
         except (SyntaxError, ValueError, RecursionError):
             return
+        walker.decorated(definition, None)
         walker.call(definition, None, args, HOST)
         return
     import ast
@@ -225,11 +229,26 @@ def explicit_starts(walker: Walker) -> list[Start]:
             path, function = walker.module_path(owner), "<module>"
         kind, reason = next(((k, r) for at, k, r, b in owner.sites if b is body), ("graph-context", "a capture opens here"))
         starts.append(Start(Root(kind, reason, path, line, function), body, True))
-    for site, compiled in walker.capturing_compiles.items():
+    for place, callee, args in walker.graphed_callables.values():
+        start = _graphed_start(walker, place, callee, args)
+        if start is not None:
+            starts.append(start)
+    for site, compiled in list(walker.capturing_compiles.items()):
         start = _compiled_start(walker, site, compiled)
         if start is not None:
             starts.append(start)
     return starts
+
+
+def _graphed_start(walker: Walker, place: Any, callee: Value, args: Arguments) -> Start | None:
+    """A callable that make_graphed_callables records, on its sample arguments."""
+    file = walker.project.files.get(place.path)
+    if file is None:
+        return None
+    root = Root("graphed-callable", "make_graphed_callables records it", place.path, place.line, place.function)
+    node = Node(None, GRAPHED, (), None)
+    _entry_frame(walker, node, file).call_value(callee, args, _Anchor(place.line))
+    return Start(root, node, True)
 
 
 def _compiled_start(walker: Walker, site: Any, compiled: Any) -> Start | None:

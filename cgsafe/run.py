@@ -1,15 +1,21 @@
-"""Walks a project from its roots and collects what they reach."""
+"""Walks a project from its roots and collects what they reach; shared out among processes, remembered between runs."""
 
 from __future__ import annotations
 
 import gc
+import hashlib
+import inspect
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
 from typing import Any
 
+from cgsafe.cache import KEEP_RUNS, Store, tool_stamp
 from cgsafe.findings import Problem
 from cgsafe.index.project import Project
+from cgsafe.parallel import Helper, available, split
 from cgsafe.roots import (
     Candidate,
     Start,
@@ -20,13 +26,15 @@ from cgsafe.roots import (
     start_module,
     walk_site,
 )
-from cgsafe.rule import RuleSet
+from cgsafe.rule import Rule, RuleSet
 from cgsafe.settings import Settings
 from cgsafe.source import read
-from cgsafe.trace import Judge, Reaches, capture_sites, collect
+from cgsafe.trace import Judge, Reaches, RootKey, add, capture_sites, collect, from_plain, root_key, to_plain
 from cgsafe.walk.walker import Walker
 
 Progress = Callable[[str, int, int], None]
+SMALL = 60  # roots; fewer are not worth another process
+Place = tuple[str, str]  # path and qualified name of a class
 
 
 @dataclass
@@ -34,57 +42,169 @@ class Outcome:
     """What walking a project, or a share of its roots, gave."""
 
     reaches: Reaches = field(default_factory=dict)
-    roots: int = 0
+    roots: set[RootKey] = field(default_factory=set)
+    root_count: int = 0
     statistics: dict[str, int] = field(default_factory=dict)
     faults: dict[tuple[str, int], str] = field(default_factory=dict)
     rule_failures: dict[str, str] = field(default_factory=dict)
 
 
-def analyse(project: Project, settings: Settings, rules: RuleSet, progress: Progress | None) -> Outcome:
-    """Walk from all roots."""
+def analyse(project: Project, settings: Settings, rules: Sequence[type[Rule]], progress: Progress | None) -> Outcome:
+    """Walk from all roots, or recall what an earlier run over the very same contents found."""
+    store = Store("runs", KEEP_RUNS) if settings.cache else None
+    key = _key(project, rules) if store is not None else ""
+    if store is not None:
+        kept = store.load(key)
+        if kept is not None:
+            return Outcome(from_plain(kept[0]), set(), kept[1], kept[2])
     sys.setrecursionlimit(max(sys.getrecursionlimit(), 12000))
     gc_was_on = gc.isenabled()
-    gc.disable()
+    gc.disable()  # the graph of the walk stays alive to the end, and there is nothing to collect in it
     try:
-        return _analyse(project, settings, rules, progress)
+        outcome = _analyse(project, settings, rules, progress)
     finally:
         if gc_was_on:
             gc.enable()
-
-
-def _analyse(project: Project, settings: Settings, rules: RuleSet, progress: Progress | None) -> Outcome:
-    walker = Walker(project, _Reader(settings))
-    paths = sorted(project.files)
-    for candidate in site_candidates(walker, paths):
-        walk_site(walker, candidate)
-    starts: list[Start] = explicit_starts(walker)
-    names = instantiated_names(walker)
-    modules = module_candidates(walker, paths)
-    top = [c for c in modules if c.name.rpartition(".")[2] not in names]
-    rest = [c for c in modules if c.name.rpartition(".")[2] in names]
-    starts.extend(_walk(walker, top, progress))
-    reached = {(d.file.path, d.qualname) for d in walker.reached}
-    starts.extend(_walk(walker, [c for c in rest if (c.path, c.name) not in reached], progress))
-    judge = Judge(rules)
-    outcome = Outcome(roots=len(starts))
-    collect(starts, judge, outcome.reaches)
-    nodes: list[Any] = [*walker.nodes.values(), *walker.module_nodes.values(), *walker.capture_bodies.values()]
-    capture_sites(nodes, judge, outcome.reaches)
-    outcome.statistics = dict(walker.statistics)
-    outcome.faults = walker.faults
-    outcome.rule_failures = rules.failures
+    if store is not None and not outcome.faults and not outcome.rule_failures:
+        store.save(key, (to_plain(outcome.reaches), outcome.root_count, outcome.statistics))
     return outcome
 
 
-def _walk(walker: Walker, candidates: list[Candidate], progress: Progress | None) -> list[Start]:
-    starts = []
-    for number, candidate in enumerate(candidates):
-        if progress is not None:
-            progress("walking", number, len(candidates))
-        start = start_module(walker, candidate)
-        if start is not None:
-            starts.append(start)
-    return starts
+def _key(project: Project, rules: Sequence[type[Rule]]) -> str:
+    digest = hashlib.blake2b(tool_stamp().encode(), digest_size=16)
+    for rule in sorted(rules, key=lambda r: r.code):
+        digest.update(f"{rule.code} {rule.__module__}".encode())
+        try:
+            source = inspect.getsourcefile(rule)
+            status = os.stat(source) if source else None
+            digest.update(f"{source} {status and (status.st_mtime_ns, status.st_size)}".encode())
+        except (OSError, TypeError):
+            digest.update(b"?")
+    for path in sorted(project.files):
+        digest.update(path.encode(errors="surrogateescape"))
+        digest.update(project.files[path].digest.encode())
+    return digest.hexdigest()
+
+
+def _analyse(project: Project, settings: Settings, rules: Sequence[type[Rule]], progress: Progress | None) -> Outcome:
+    walker = Walker(project, _Reader(settings))
+    paths = sorted(project.files)
+    names = instantiated_names(walker)
+    sites = site_candidates(walker, paths)
+    modules = module_candidates(walker, paths)
+    # First what nobody is seen to make, mostly whole models; then what these did not reach.
+    top = [c for c in modules if c.name.rpartition(".")[2] not in names]
+    rest = [c for c in modules if c.name.rpartition(".")[2] in names]
+    jobs = available(settings.jobs) if len(modules) >= SMALL else 1
+    mine = _Share(walker, rules)
+    first = _split([*sites, *top], jobs)
+    second = _split(rest, jobs)
+
+    def work(number: int) -> Callable[[Connection], None]:
+        def run(connection: Connection) -> None:
+            share = _Share(walker, rules)
+            share.walk(first[number], None)
+            connection.send(share.reached())
+            share.walk(_left(second[number], connection.recv()), None)
+            outcome = share.outcome()
+            connection.send((to_plain(outcome.reaches), outcome.roots, outcome.statistics, outcome.faults, outcome.rule_failures))
+
+        return run
+
+    helpers = [Helper(work(number)) for number in range(1, jobs)]
+    mine.walk(first[0], progress)
+    reached = set(mine.reached())
+    alive: list[tuple[int, Helper]] = []
+    for number, helper in enumerate(helpers, 1):
+        try:
+            reached |= set(helper.receive())
+            alive.append((number, helper))
+        except EOFError:
+            mine.walk(first[number], progress)
+            reached |= set(mine.reached())
+    for _, helper in alive:
+        helper.send(sorted(reached))
+    numbers = {number for number, _ in alive}
+    for number in range(jobs):
+        if number not in numbers:
+            mine.walk(_left(second[number], reached), progress)
+    outcomes = [mine.outcome()]
+    for number, helper in alive:
+        try:
+            plain, roots, statistics, faults, failures = helper.receive()
+            outcomes.append(Outcome(from_plain(plain), roots, len(roots), statistics, faults, failures))
+        except EOFError:
+            again = _Share(walker, rules)
+            again.walk(first[number], progress)
+            again.walk(_left(second[number], reached), progress)
+            outcomes.append(again.outcome())
+    for helper in helpers:
+        helper.close()
+    return _merged(outcomes)
+
+
+def _split(candidates: list[Candidate], jobs: int) -> list[list[Candidate]]:
+    return split(candidates, [1] * len(candidates), jobs)
+
+
+def _left(candidates: list[Candidate], reached: Any) -> list[Candidate]:
+    known = set(reached)
+    return [c for c in candidates if (c.path, c.name) not in known]
+
+
+class _Share:
+    """A share of the roots, walked in this process."""
+
+    def __init__(self, walker: Walker, rules: Sequence[type[Rule]]):
+        self.walker = walker
+        self.rules = RuleSet(rules)
+        self.starts: list[Start] = []
+
+    def walk(self, candidates: list[Candidate], progress: Progress | None) -> None:
+        for number, candidate in enumerate(candidates):
+            if progress is not None and number % 8 == 0:
+                progress("walking", number, len(candidates))
+            try:
+                if candidate.kind == "site":
+                    walk_site(self.walker, candidate)
+                else:
+                    start = start_module(self.walker, candidate)
+                    if start is not None:
+                        self.starts.append(start)
+            except Exception as error:
+                if self.walker.tables.debug:
+                    raise
+                self.walker.faults.setdefault((candidate.path, 0), f"{type(error).__name__}: {error}")
+
+    def reached(self) -> list[Place]:
+        return sorted((d.file.path, d.qualname) for d in self.walker.reached)
+
+    def outcome(self) -> Outcome:
+        walker = self.walker
+        judge = Judge(self.rules)
+        starts = [*explicit_starts(walker), *self.starts]
+        outcome = Outcome(roots={root_key(s.root) for s in starts})
+        collect(starts, judge, outcome.reaches)
+        capture_sites(walker.all_nodes(), judge, outcome.reaches)
+        outcome.statistics = dict(walker.statistics)
+        outcome.faults = dict(walker.faults)
+        outcome.rule_failures = dict(self.rules.failures)
+        return outcome
+
+
+def _merged(outcomes: list[Outcome]) -> Outcome:
+    result = outcomes[0]
+    for other in outcomes[1:]:
+        for spot, ways in other.reaches.items():
+            for reach in ways.values():
+                add(result.reaches, spot, reach)
+        result.roots |= other.roots
+        for name, count in other.statistics.items():
+            result.statistics[name] = result.statistics.get(name, 0) + count
+        result.faults.update(other.faults)
+        result.rule_failures.update(other.rule_failures)
+    result.root_count = len(result.roots)
+    return result
 
 
 class _Reader:

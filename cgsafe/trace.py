@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from cgsafe.events import CaptureSite
-from cgsafe.findings import Confidence, Fix, Root, Severity, Step
+from cgsafe.findings import Confidence, Edit, Fix, Root, Severity, Step
 from cgsafe.roots import Start
 from cgsafe.rule import RuleSet
 from cgsafe.walk.walker import Node
@@ -50,7 +50,22 @@ class Reach:
         )
 
 
-Reaches = dict[Spot, list[Reach]]
+RootKey = tuple[str, int, str, str]
+Reaches = dict[Spot, dict[RootKey, Reach]]
+
+
+def root_key(root: Root) -> RootKey:
+    """What makes two roots one."""
+    return (root.path, root.line, root.function, root.kind)
+
+
+def add(reaches: Reaches, spot: Spot, reach: Reach) -> None:
+    """Keep the better of two ways from the same root."""
+    ways = reaches.setdefault(spot, {})
+    key = root_key(reach.root)
+    present = ways.get(key)
+    if present is None or reach.rank() < present.rank():
+        ways[key] = reach
 
 
 class Judge:
@@ -91,7 +106,7 @@ def _from_root(start: Start, judge: Judge, reaches: Reaches) -> None:
                 parents[callee] = (node, line)
                 queue.append(callee)
     for spot, reach in best.items():
-        reaches.setdefault(spot, []).append(reach)
+        add(reaches, spot, reach)
 
 
 def _order(node: Node) -> tuple[str, str]:
@@ -167,11 +182,64 @@ def capture_sites(nodes: Iterable[Node], judge: Judge, reaches: Reaches) -> None
                 place.function,
                 event.source,
             )
-            present = reaches.setdefault(spot, [])
-            if not present:
-                present.append(reach)
-            elif reach.rank() < present[0].rank():
-                present[0] = reach
+            add(reaches, spot, reach)
+
+
+def to_plain(reaches: Reaches) -> list[Any]:
+    """The reaches as plain data, for the cache."""
+    roots: dict[Root, int] = {}
+    steps: dict[Step, int] = {}
+    rows = []
+    for spot in sorted(reaches):
+        for reach in reaches[spot].values():
+            root = roots.setdefault(reach.root, len(roots))
+            way = tuple(steps.setdefault(s, len(steps)) for s in reach.steps)
+            fix = None
+            if reach.fix is not None:
+                edits = tuple(tuple(vars(e).values()) for e in reach.fix.edits)
+                fix = (reach.fix.description, reach.fix.safety, edits)
+            rows.append(
+                (
+                    *spot,
+                    root,
+                    way,
+                    reach.confidence,
+                    reach.message,
+                    reach.severity.value,
+                    fix,
+                    reach.end,
+                    reach.name,
+                    reach.function,
+                    reach.source,
+                )
+            )
+    return [
+        [(r.kind, r.reason, r.path, r.line, r.function) for r in roots],
+        [(s.path, s.line, s.function, s.note) for s in steps],
+        rows,
+    ]
+
+
+def from_plain(data: list[Any]) -> Reaches:
+    """The inverse of `to_plain`."""
+    roots = [Root(*r) for r in data[0]]
+    steps = [Step(*s) for s in data[1]]
+    reaches: Reaches = {}
+    for code, path, line, column, root, way, confidence, message, severity, fix, end, name, function, source in data[2]:
+        reach = Reach(
+            roots[root],
+            tuple(steps[i] for i in way),
+            confidence,
+            message,
+            Severity(severity),
+            Fix(fix[0], fix[1], tuple(Edit(*e) for e in fix[2])) if fix is not None else None,
+            end,
+            name,
+            function,
+            source,
+        )
+        reaches.setdefault(Spot(code, path, line, column), {})[root_key(reach.root)] = reach
+    return reaches
 
 
 def fingerprint(code: str, module: str, function: str, source: str, ordinal: int) -> str:

@@ -16,7 +16,7 @@ from typing import Any
 # Words without which a file opens no capture, compiles nothing and registers no custom op. Plain substrings: they are
 # looked for in every file, and `str.find` is ten times as fast as a pattern.
 _TRIGGERS = {
-    "capture": ("graph(", "capture_begin", "make_graphed_callables"),
+    "capture": ("graph(", "capture_begin", "make_graphed_callables", '"reduce-overhead"', "'reduce-overhead'", '"max-autotune"'),
     "compile": ("compile(", ".compile"),
     "op": ("custom_op", "Library(", "triton_op", ".impl("),
 }

@@ -180,7 +180,11 @@ class Calls(TorchCalls):
             self.run_hooks(callee, "pre", args, node)
             if classes.is_module(definition):
                 self.walker.reached.add(definition)
+            before = self.region
+            if name == "forward" and before.captured and not before.traced and self.tables.compiles_class(definition):
+                self.region = region(True, True, before.behind_op, before.explicit, before.root)
             result = self.call_value(method, args, node)
+            self.region = before
             self.run_hooks(callee, "post", args, node, result)
             if result is UNKNOWN and classes.is_module(definition) and not classes.find(definition, "forward"):
                 return Tensor("cuda", None, "", MEDIUM)
@@ -273,6 +277,11 @@ class Calls(TorchCalls):
         if not waits:
             return
         confidence = max(t.confidence if t.device else LOW for t in waits)
+        if how in ("numpy", "__array__"):
+            # A tensor on the GPU has no such conversion at all: in code that works, it is on the CPU.
+            confidence = confidence if confidence == HIGH else LOW
+        elif how == "log":
+            confidence = LOW  # read only if the logger's level lets it through
         others = [describe(p) for p in parts_of(value) if p not in waits and p is not NONE]
         self.emit(
             HostRead,

@@ -21,6 +21,7 @@ from cgsafe.values import (
     Tensor,
     Value,
     join,
+    join_all,
     parts_of,
     widen,
 )
@@ -113,8 +114,9 @@ def _root_value(walker: Walker, definition: FunctionDef, shape: Shape, name: str
         annotated = annotation_value(walker, definition, annotation, region)
         if annotated is not UNKNOWN:
             annotated = _by_host_name(walker, name, annotated)
-            if isinstance(annotated, Tensor) and annotated.confidence == MEDIUM and region.captured:
-                annotated = annotated.with_(confidence=HIGH)
+            if region.captured:
+                sure = [p.with_(confidence=HIGH) if isinstance(p, Tensor) and p.confidence == MEDIUM else p for p in parts_of(annotated)]
+                annotated = join_all(sure)
             return annotated if default is not NONE else join(NONE, annotated)
     by_name = convention(walker, name) if region.captured or region.traced else UNKNOWN
     if default is None:

@@ -78,6 +78,7 @@ class Facts:
     """Everything that the walk looks up by name."""
 
     capture_contexts = frozenset(("torch.cuda.graph", "torch.cuda.graphs.graph"))
+    graph_makers = frozenset(("torch.cuda.make_graphed_callables", "torch.cuda.graphs.make_graphed_callables"))
     checkpoint_options = frozenset(("use_reentrant", "preserve_rng_state", "context_fn", "determinism_check", "debug"))
 
     def __init__(self) -> None:
@@ -105,6 +106,8 @@ class Facts:
         self.host_objects = frozenset(frameworks["host_objects"]["classes"])
         self.transparent = frozenset(frameworks["decorators"]["transparent"])
         self.host_setup = frozenset(frameworks["functions"]["host_setup"])
+        self._not_captured_modules = tuple(frameworks["roots"]["not_captured_modules"])
+        self._not_captured_classes = tuple(frameworks["roots"]["not_captured_classes"])
         self.not_run: tuple[str, ...] = tuple(frameworks["roots"]["not_run"])
         self.kernels = frozenset(frameworks["decorators"]["kernels"])
         self.sync_allowed = frozenset(frameworks["contexts"]["sync_allowed"])
@@ -151,6 +154,10 @@ class Facts:
         if name in self._only_tensor:
             return "method" if name in self.methods else "attribute"
         return None
+
+    def compiles_class(self, definition: Any) -> bool:
+        """True where a class decorator compiles the forward."""
+        return any(d.rpartition(".")[2] in self.compiled_classes for d in definition.decorators)
 
     def is_module_base(self, name: str) -> bool:
         return _matches(name, tuple(self._bases))
@@ -219,6 +226,10 @@ class Facts:
             if decorator in self.kernels:
                 return "cut"
         return None
+
+    def is_captured(self, module: str, cls: str) -> bool:
+        """False for modules whose forward, by the frameworks' own habits, runs outside of captures."""
+        return not (_matches(module, self._not_captured_modules) or _matches(cls, self._not_captured_classes))
 
     def is_run(self, path: str) -> bool:
         """False for files that are templates of others."""

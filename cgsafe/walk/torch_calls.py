@@ -69,6 +69,8 @@ class TorchCalls:
         tables = self.tables
         if name in tables.capture_contexts:
             return self.capture_context(name, args, node)
+        if name in tables.graph_makers:
+            return self.make_graphed_callables(args, node)
         if name.startswith("torch.Tensor.") and args.positional:
             return self.call_method(args.positional[0], name[13:], args.drop_first(), node)
         if name.startswith("torch.ops."):
@@ -81,6 +83,27 @@ class TorchCalls:
                 return Tensor("cuda", self._rank_of(args.get(0, "data")), "f" if "Param" in name else "", HIGH)
             return self._unlisted(name, args, node)
         return self.apply(parse_entry(value), name, None, args, node)
+
+    def make_graphed_callables(self: Frame, args: Arguments, node: Any) -> Value:
+        """Each callable is recorded on its sample arguments, and comes back as something that replays."""
+        callables, samples = args.get(0, "callables"), args.get(1, "sample_args")
+        if callables is None:
+            return UNKNOWN
+        several = isinstance(callables, Seq)
+        given = list(callables.items or [callables.element or UNKNOWN]) if isinstance(callables, Seq) else [callables]
+        for number, callee in enumerate(given):
+            sample: Value | None = samples
+            if several and isinstance(samples, Seq):
+                known = samples.items
+                sample = known[number] if known is not None and number < len(known) else samples.element
+            values = Arguments(star=UNKNOWN)
+            if isinstance(sample, Seq) and sample.items is not None:
+                values = Arguments(list(sample.items))
+            elif sample is not None:
+                values = Arguments(star=self.element_of(sample, node))
+            place = self.place(node)
+            self.walker.graphed_callables[(place.path, place.line, callee, tuple(values.positional))] = (place, callee, values)
+        return callables
 
     def _unlisted(self: Frame, name: str, args: Arguments, node: Any) -> Value:
         last = name.rpartition(".")[2]
@@ -345,8 +368,12 @@ class TorchCalls:
         if device is None:
             return Tensor(base.device, base.rank, dtype, confidence)
         if device == "cpu":
-            self.read_host(args.positional[0], node, "to-cpu")
-            return Tensor("cpu", base.rank, dtype, HIGH)
+            asynchronous = args.get(3, "non_blocking")
+            if not (isinstance(asynchronous, Const) and asynchronous.value is True):
+                self.read_host(args.positional[0], node, "to-cpu")
+                return Tensor("cpu", base.rank, dtype, HIGH)
+            # Measured: the copy goes to pinned memory and is recorded; nobody waits.
+            return Tensor("pinned", base.rank, dtype, HIGH)
         if device == "":
             device = base.device if base.device == "cuda" or target is None else ""
             if self.region.captured:

@@ -115,6 +115,7 @@ class Walker:
         self.capture_bodies: dict[Any, Node] = {}  # (node, line of the `with`) -> what runs inside
         self.compile_sites: dict[Any, Any] = {}
         self.capturing_compiles: dict[Any, Value] = {}  # torch.compile sites that record graphs of their own
+        self.graphed_callables: dict[Any, tuple[Any, Value, Arguments]] = {}  # given to make_graphed_callables
         self.capturing_generators: set[FunctionDef] = set()  # context managers that yield inside a capture
         self.decorating: ClassDef | None = None  # the class whose decorators are being applied
         self.applying: Any = None  # the decorator that is being applied
@@ -314,6 +315,10 @@ class Walker:
                 self._low[-1] = min(self._low[-1], low)
         elif self._provisional and position == 0:
             self._provisional.clear()
+
+    def all_nodes(self) -> list[Node]:
+        """Every node that was walked, those of captures and of module bodies included."""
+        return [*self.nodes.values(), *self.module_nodes.values(), *self.capture_bodies.values()]
 
     def module_path(self, node: Node) -> str:
         return next((path for path, present in self.module_nodes.items() if present is node), "")
