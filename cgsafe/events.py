@@ -28,14 +28,22 @@ class Region:
     behind_op: str = ""  # inside this custom op: captured, but opaque to an enclosing torch.compile
     explicit: bool = False  # opened by a capture in the checked code, not by convention
     root: str = ""  # kind of the root
+    doubt: str = ""  # why this code may not be captured after all: its findings are guesses
 
 
-_regions: dict[tuple[bool, bool, str, bool, str], Region] = {}
+_regions: dict[tuple[bool, bool, str, bool, str, str], Region] = {}
 
 
-def region(captured: bool, traced: bool = False, behind_op: str = "", explicit: bool = False, root: str = "") -> Region:
+def region(
+    captured: bool,
+    traced: bool = False,
+    behind_op: str = "",
+    explicit: bool = False,
+    root: str = "",
+    doubt: str = "",
+) -> Region:
     """The one Region object with these properties."""
-    key = (captured, traced, behind_op, explicit, root)
+    key = (captured, traced, behind_op, explicit, root, doubt)
     found = _regions.get(key)
     if found is None:
         found = _regions[key] = Region(*key)

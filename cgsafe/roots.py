@@ -110,7 +110,7 @@ def start_module(walker: Walker, candidate: Candidate) -> Start | None:
     receiver = classes.generic(definition)
     method = classes.member(owner, "forward", found[1], receiver)
     function = _underlying(found[1])
-    if method is None or function is None or _is_stub(walker, function):
+    if method is None or function is None or _is_stub(walker, function) or _is_abstract(walker, definition):
         return None
     try:
         args = root_arguments(walker, function, receiver, where)
@@ -147,6 +147,30 @@ def _is_stub(walker: Walker, function: FunctionDef) -> bool:
         return True
     real = [s for s in body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
     return not real or isinstance(real[0], (ast.Raise, ast.Pass))
+
+
+def _is_abstract(walker: Walker, definition: ClassDef) -> bool:
+    """A class that leaves methods to its subclasses: only these are ever made."""
+    if not walker.classes.subclasses(definition):
+        return False
+    return any(_raises_only(walker, m) for m in definition.methods.values())
+
+
+def _raises_only(walker: Walker, function: FunctionDef) -> bool:
+    """`raise NotImplementedError` as all of a body, or an abstract method."""
+    import ast
+
+    if any(d.endswith("abstractmethod") for d in function.decorators):
+        return True
+    text = walker.text(function.file).lines[function.first - 1 : function.last]
+    if not any("NotImplementedError" in line for line in text):
+        return False
+    try:
+        body = function.shape(walker.text(function.file)).body
+    except (SyntaxError, ValueError, RecursionError):
+        return False
+    real = [s for s in body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
+    return bool(real) and isinstance(real[0], ast.Raise)
 
 
 class _Anchor:

@@ -119,6 +119,8 @@ def _add(
     place = event.place
     limit = Confidence.HIGH if start.explicit or event.region.explicit else Confidence.MEDIUM
     confidence = min(event.confidence, limit, hit.confidence or Confidence.HIGH)
+    if event.region.doubt:
+        confidence = Confidence.LOW
     if hit.at is not None:
         path, line, column, end_line, end_column = hit.at
     else:

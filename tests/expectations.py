@@ -7,6 +7,8 @@ import textwrap
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from cgsafe.findings import Report
 
 _EXPECT = re.compile(r"#.*?\bexpect:\s*(CG\d+(?:\s*,\s*CG\d+)*)")
@@ -53,3 +55,13 @@ def _difference(files: dict[str, str], found: set[Any], wanted: set[Any]) -> str
         lines = files.get(path, "").splitlines()
         texts.append(f"{what} {code} {path}:{line}: {lines[line - 1].strip() if line <= len(lines) else ''}")
     return "\n".join(["", *texts])
+
+
+def cases(table: dict[str, Any], gaps: dict[str, str] | None = None) -> list[Any]:
+    """The table's values as parameters named by its keys; `gaps` tells which fail for now, and why."""
+    gaps = gaps or {}
+    assert gaps.keys() <= table.keys()
+    return [
+        pytest.param(value, id=name, marks=[pytest.mark.xfail(strict=True, reason=gaps[name])] if name in gaps else [])
+        for name, value in table.items()
+    ]

@@ -43,6 +43,11 @@ if TYPE_CHECKING:
     from cgsafe.walk.frame import Frame
 
 
+def on_host(value: Value) -> Value:
+    """A value whose name says that it lives on the host."""
+    return join_all([p.with_(device="cpu") if isinstance(p, Tensor) else p for p in parts_of(value)])
+
+
 class Calls(TorchCalls):
     """Mixin of Frame."""
 
@@ -130,14 +135,18 @@ class Calls(TorchCalls):
 
     def call_function(self: Frame, definition: FunctionDef, scope: Any, args: Arguments, node: Any) -> Value:
         verdict = self.tables.function_verdict(definition, self.region)
+        where = self.region
         if verdict is not None:
+            if isinstance(verdict, Value):
+                return verdict
             if verdict == "cut":
                 return UNKNOWN
-            return verdict
-        called = self.walker.call(definition, scope, args, self.region)
+            # Behind an eager break: recorded only where the whole model is captured in one piece.
+            where = region(True, False, where.behind_op, where.explicit, where.root, "behind an eager break")
+        called = self.walker.call(definition, scope, args, where)
         self.record_call(node, called)
         self.after_call(args)
-        return called.result
+        return called.result if not self.tables.names_host(definition.name) else on_host(called.result)
 
     def after_call(self: Frame, args: Arguments) -> None:
         """While an object is made, what a method of it stored is read from the object again."""
@@ -182,7 +191,7 @@ class Calls(TorchCalls):
                 self.walker.reached.add(definition)
             before = self.region
             if name == "forward" and before.captured and not before.traced and self.tables.compiles_class(definition):
-                self.region = region(True, True, before.behind_op, before.explicit, before.root)
+                self.region = region(True, True, before.behind_op, before.explicit, before.root, before.doubt)
             result = self.call_value(method, args, node)
             self.region = before
             self.run_hooks(callee, "post", args, node, result)
@@ -235,7 +244,9 @@ class Calls(TorchCalls):
             )
         else:
             self.walker.note_warm(self.node, callee, args)
-        inner = region(here.captured or site.captures, True, here.behind_op, here.explicit or site.captures, here.root)
+        inner = region(
+            here.captured or site.captures, True, here.behind_op, here.explicit or site.captures, here.root, here.doubt
+        )
         before, self.region = self.region, inner
         try:
             return self.call_value(callee.func, args, node)

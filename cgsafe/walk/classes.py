@@ -66,6 +66,7 @@ class ClassTable:
         self._is_module: dict[ClassDef, bool] = {}
         self._decorated: set[ClassDef] = set()
         self._is_settings: dict[ClassDef, bool] = {}
+        self._assigning: dict[ClassDef, dict[str, list[tuple[FunctionDef, ClassDef]]]] = {}
         self._late: dict[FunctionDef, list[tuple[str, Value]]] = {}
         self._statements: dict[tuple[ClassDef, str], tuple[ast.stmt | None, int]] = {}
         self._annotations: dict[tuple[ClassDef, str], Value | None] = {}
@@ -325,6 +326,12 @@ class ClassTable:
 
     def attribute(self, instance: Instance, name: str, frame: Any, node: ast.AST | None) -> Value | None:
         """What an attribute of an instance holds; None where nothing is known of it."""
+        value = self._attribute(instance, name, frame, node)
+        if value is not None and self.walker.tables.names_host(name):
+            return join_all([p.with_(device="cpu") if isinstance(p, Tensor) else p for p in parts_of(value)])
+        return value
+
+    def _attribute(self, instance: Instance, name: str, frame: Any, node: ast.AST | None) -> Value | None:
         definition, state = instance.definition, instance.state
         if not state.started:
             self._start_generic(instance)
@@ -484,13 +491,21 @@ class ClassTable:
 
     def late(self, instance: Instance, name: str) -> Value | None:
         """What methods other than the constructor assign to an attribute; None where none does."""
-        values: list[Value] = []
-        for entry in self.mro(instance.definition):
-            if isinstance(entry, str):
-                continue
-            for method in entry.methods.values():
-                if name in self._assigned_by(method):
-                    values.extend(value for assigned, value in self._late_values(method, entry) if assigned == name)
+        definition = instance.definition
+        table = self._assigning.get(definition)
+        if table is None:
+            table = self._assigning[definition] = {}
+            for entry in self.mro(definition):
+                if isinstance(entry, ClassDef):
+                    for method in entry.methods.values():
+                        for assigned in self._assigned_by(method):
+                            table.setdefault(assigned, []).append((method, entry))
+        values = [
+            value
+            for method, entry in table.get(name, ())
+            for assigned, value in self._late_values(method, entry)
+            if assigned == name
+        ]
         return join_all(values) if values else None
 
     def _late_values(self, method: FunctionDef, owner: ClassDef) -> list[tuple[str, Value]]:

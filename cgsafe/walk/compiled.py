@@ -107,7 +107,7 @@ def call_custom_op(frame: Frame, namespace: str, name: str, args: Arguments, nod
         return UNKNOWN
     here = frame.region
     before = frame.region
-    frame.region = region(here.captured, False, f"{namespace}::{name}", here.explicit, here.root)
+    frame.region = region(here.captured, False, f"{namespace}::{name}", here.explicit, here.root, here.doubt)
     try:
         return frame.call_value(function, args, node)
     finally:

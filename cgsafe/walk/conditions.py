@@ -89,6 +89,8 @@ class Conditions:
         self.env = dict(before)
         all_true: Refinements = []
         all_false: Refinements = []
+        open_true: list[Refinements] = []  # of the operands whose outcome is not certain
+        open_false: list[Refinements] = []
         result: bool | None = is_and
         stopped = False
         for operand in node.values:
@@ -98,6 +100,8 @@ class Conditions:
                 break
             if outcome is None:
                 result = None
+                open_true.append(when_true)
+                open_false.append(when_false)
             refinements = when_true if is_and else when_false
             self.refine(refinements)
             all_true.extend(when_true)
@@ -109,8 +113,8 @@ class Conditions:
             return result, ([] if is_and else all_true), (all_false if is_and else [])
         if is_and:
             # When all are true, each refinement holds; when one is false, it is unknown which.
-            return result, all_true, (all_false if len(node.values) == 1 else [])
-        return result, (all_true if len(node.values) == 1 else []), all_false
+            return result, all_true, (open_false[0] if len(open_false) == 1 else [])
+        return result, (open_true[0] if len(open_true) == 1 else []), all_false
 
     def narrow_truth(self: Frame, node: ast.expr, value: Value) -> Outcome:
         from cgsafe.walk.frame import dotted_path

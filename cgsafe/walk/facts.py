@@ -106,6 +106,7 @@ class Facts:
         self.host_objects = frozenset(frameworks["host_objects"]["classes"])
         self.transparent = frozenset(frameworks["decorators"]["transparent"])
         self.host_setup = frozenset(frameworks["functions"]["host_setup"])
+        self._packages: dict[str, Any] = frameworks["packages"]
         self._not_captured_modules = tuple(frameworks["roots"]["not_captured_modules"])
         self._not_captured_classes = tuple(frameworks["roots"]["not_captured_classes"])
         self.not_run: tuple[str, ...] = tuple(frameworks["roots"]["not_run"])
@@ -219,22 +220,33 @@ class Facts:
             return self._answer(answer, region)
         if definition.name in self.host_setup:
             return "cut"
+        if definition.name in self.sync_allowed:
+            return ExtInstance("cgsafe.sync-allowed")
         for decorator in definition.decorators:
             last = decorator.rpartition(".")[2]
             if last in self.eager_breaks and region.captured:
-                return "cut"
+                return "eager-break"
             if decorator in self.kernels:
                 return "cut"
         return None
 
     def is_captured(self, module: str, cls: str) -> bool:
         """False for modules whose forward, by the frameworks' own habits, runs outside of captures."""
-        return not (_matches(module, self._not_captured_modules) or _matches(cls, self._not_captured_classes))
+        own = self._packages.get(module.partition(".")[0], {})
+        return not (
+            _matches(module, (*self._not_captured_modules, *own.get("not_captured_modules", ())))
+            or _matches(cls, (*self._not_captured_classes, *own.get("not_captured_classes", ())))
+        )
 
     def is_run(self, path: str) -> bool:
         """False for files that are templates of others."""
         name = os.path.basename(path)
         return not any(fnmatch.fnmatchcase(name, p) for p in self.not_run)
+
+    def named_verdict(self, name: str, region: Region) -> Value | None:
+        """The answer of a predicate of which only the bare name is known."""
+        answer = self._named_guards.get(name)
+        return None if answer is None else self._answer(answer, region)
 
     def never_returns(self, node: ast.expr) -> bool:
         """`sys.exit()` and its like as a statement."""

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
-from cgsafe.events import Event, Place, Region
+from cgsafe.events import CaptureSite, Event, Place, Region
 from cgsafe.index.project import File
 from cgsafe.values import (
     NONE,
@@ -124,6 +124,9 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs):
         """State an event; only what happens in captured or traced code is of interest, capture sites always."""
         from cgsafe.findings import Confidence
 
+        here = self.region
+        if not here.captured and not here.traced and kind is not CaptureSite:
+            return
         key = (kind, node.lineno, node.col_offset, details.get("form") or details.get("how") or "")  # type: ignore[attr-defined]
         present = self.sink.events.get(key)
         if present is not None and present.confidence >= confidence:
@@ -149,10 +152,10 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs):
             for key in [k for k in self.env if k.startswith(prefix)]:
                 del self.env[key]
         self.env[name] = value
-        if origin is not None:
+        if origin is not None and (self.branches == 0 or name not in self.origins):
             self.origins[name] = origin
         else:
-            self.origins.pop(name, None)
+            self.origins.pop(name, None)  # bound in several places: none of them is "the" origin
         shape = self.shape
         if shape is not None and name in shape.cells:
             cells = self.node.cells

@@ -131,9 +131,6 @@ def _generator_context(frame: Frame, args: Arguments, node: Any) -> Value:
     """A generator-based context manager is called: where it yields inside a capture, its block is captured too."""
     function = args.positional[0] if args.positional else UNKNOWN
     rest = args.drop_first()
-    name = function.definition.name if isinstance(function, Func) else ""
-    if name in frame.tables.sync_allowed:
-        return ExtInstance("cgsafe.sync-allowed")
     result = frame.call_value(function, rest, node)
     definition = function.definition if isinstance(function, Func) else None
     captured = definition is not None and definition in frame.walker.capturing_generators
@@ -159,6 +156,10 @@ def _itertools(frame: Frame, name: str, args: Arguments, node: Any) -> Value:
 def call_host_method(frame: Frame, receiver: Value, name: str, args: Arguments, node: Any) -> Value:
     """`receiver.name(...)` for a receiver that is no tensor."""
     first = args.positional[0] if args.positional else UNKNOWN
+    if receiver is UNKNOWN or isinstance(receiver, (ExtInstance, Instance)):
+        verdict = frame.tables.named_verdict(name, frame.region)
+        if verdict is not None:
+            return verdict
     if isinstance(receiver, Seq):
         return _sequence_method(frame, receiver, name, args, node)
     if isinstance(receiver, Dict):

@@ -177,13 +177,7 @@ class TorchCalls:
             return given
         found = self._tensor_arguments(args)
         if found:
-            first = found[0]
-            if first.device != "cuda":
-                # A CPU scalar joined with device tensors gives a device tensor.
-                for other in found[1:]:
-                    if other.device == "cuda" and first.rank != 1:
-                        return other
-            return first
+            return found[0]
         captured = self.region.captured or self.region.traced
         return Tensor("cuda", None, "", LOW) if captured else Tensor("", None, "", LOW)
 

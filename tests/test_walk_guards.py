@@ -1,0 +1,324 @@
+"""Branches that cannot run under capture, and narrowing: what a condition says of the code behind it."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+from expectations import TORCH, cases, verify, verify_forward
+
+BODIES = {
+    "capturing, negated": """
+        if not torch.cuda.is_current_stream_capturing():
+            x.item()
+        return x
+        """,
+    "capturing": """
+        if torch.cuda.is_current_stream_capturing():
+            return x
+        return x.item()
+        """,
+    "capturing and more": """
+        if flag and torch.cuda.is_current_stream_capturing():
+            return x
+        return x.item()  # expect: CG102
+        """,
+    "capturing or more": """
+        if flag or torch.cuda.is_current_stream_capturing():
+            return x
+        return x.item()
+        """,
+    "not capturing, and the tensor": """
+        if not torch.cuda.is_current_stream_capturing() and x.sum() > 0:
+            return x
+        """,
+    "the tensor, and not capturing": """
+        if x.sum() > 0 and not torch.cuda.is_current_stream_capturing():  # expect: CG101
+            return x
+        """,
+    "capturing, kept in a variable": """
+        capturing = torch.cuda.is_current_stream_capturing()
+        if not capturing:
+            x.item()
+        return x
+        """,
+    "capturing, in a ternary": """
+        return x if torch.cuda.is_current_stream_capturing() else x * x.max().item()
+        """,
+    "capturing, as an assertion's way out": """
+        assert torch.cuda.is_current_stream_capturing() or x.sum() > 0
+        """,
+    "capturing, by its import": """
+        from torch.cuda import is_current_stream_capturing as recording
+        if not recording():
+            x.item()
+        """,
+    "capturing, compared": """
+        if torch.cuda.is_current_stream_capturing() is False:
+            x.item()
+        if torch.cuda.is_current_stream_capturing() == True:
+            return x
+        x.item()
+        """,
+    "capturing, raised": """
+        if torch.cuda.is_current_stream_capturing():
+            raise RuntimeError("not while recording")
+        x.item()
+        """,
+    "compiling is not capturing": """
+        if not torch.compiler.is_compiling():
+            x.item()  # expect: CG102
+        """,
+    "compiling is false in a plain capture": """
+        if torch.compiler.is_compiling():
+            x.item()
+        """,
+    "compiling by dynamo": """
+        if torch._dynamo.is_compiling():
+            x.item()
+        """,
+    "scripting and tracing are off": """
+        if torch.jit.is_scripting() or torch.jit.is_tracing():
+            x.item()
+        """,
+    "cuda is available": """
+        if not torch.cuda.is_available():
+            x.item()
+        """,
+    "device type is cpu": """
+        if x.device.type == "cpu":
+            return x.item()
+        return x
+        """,
+    "device type is not cuda": """
+        if x.device.type != "cuda":
+            return x.item()
+        return x
+        """,
+    "device type is cuda": """
+        if x.device.type == "cuda":
+            return x.item()  # expect: CG102
+        return x
+        """,
+    "is_cuda": """
+        if not x.is_cuda:
+            return x.item()
+        return x
+        """,
+    "device type of mps": """
+        if x.device.type in ("mps", "npu") or x.device.type == "xpu":
+            return x.item()
+        """,
+    "device compared": """
+        if x.device == torch.device("cpu"):
+            return x.item()
+        return x
+        """,
+    "is None": """
+        y = x.sum() if flag else None
+        if y is None:
+            return y
+        return y.item()  # expect: CG102
+        """,
+    "isinstance, an int": """
+        t = x.sum() if flag else n
+        if isinstance(t, int):
+            return x if t > 3 else -x
+        return x if t > 3 else -x  # expect: CG101
+        """,
+    "isinstance, a tensor": """
+        t = x.sum() if flag else n
+        if isinstance(t, torch.Tensor):
+            return t.item()  # expect: CG102
+        return x if t > 3 else -x
+        """,
+    "isinstance, negated with an early return": """
+        t = x.sum() if flag else n
+        if not isinstance(t, torch.Tensor):
+            return x if t > 3 else -x
+        return int(t)  # expect: CG103
+        """,
+    "is_tensor": """
+        t = x.sum() if flag else n
+        if torch.is_tensor(t):
+            return x
+        return x if t > 3 else -x
+        """,
+    "isinstance of several classes": """
+        t = x.sum() if flag else n
+        if isinstance(t, (int, float)):
+            return x if t > 3 else -x
+        return x
+        """,
+    "isinstance in an and": """
+        t = x.sum() if flag else n
+        if isinstance(t, int) and t > 3:
+            return x
+        """,
+    "isinstance in an or": """
+        t = x.sum() if flag else n
+        if isinstance(t, torch.Tensor) or t > 3:
+            return x
+        """,
+    "isinstance in a conditional": """
+        t = x.sum() if flag else n
+        return t.item() if isinstance(t, torch.Tensor) else t  # expect: CG102
+        """,
+    "truth of an optional of the host": """
+        t = n if flag else None
+        if t and t > 3:
+            return x
+        """,
+    "assert isinstance": """
+        t = x.sum() if flag else n
+        assert isinstance(t, int)
+        return x if t > 3 else -x
+        """,
+    "walrus is None": """
+        if (t := (x.sum() if flag else None)) is not None:
+            return t.item()  # expect: CG102
+        """,
+    "training": """
+        if self.training:
+            return x
+        return -x
+        """,
+}
+
+HELPERS = {
+    "returns it": """
+        def capturing():
+            return torch.cuda.is_current_stream_capturing()
+
+        class M(nn.Module):
+            def forward(self, x: torch.Tensor):
+                if not capturing():
+                    x.item()
+        """,
+    "returns its negation": """
+        def eager() -> bool:
+            return not torch.cuda.is_current_stream_capturing()
+
+        class M(nn.Module):
+            def forward(self, x: torch.Tensor):
+                if eager():
+                    x.item()
+        """,
+    "asks whether it is available first": """
+        def capturing() -> bool:
+            if not torch.cuda.is_available():
+                return False
+            return torch.cuda.is_current_stream_capturing()
+
+        class M(nn.Module):
+            def forward(self, x: torch.Tensor):
+                if not capturing():
+                    x.item()
+        """,
+    "capturing or compiling": """
+        def busy() -> bool:
+            return torch.compiler.is_compiling() or torch.cuda.is_current_stream_capturing()
+
+        class M(nn.Module):
+            def forward(self, x: torch.Tensor):
+                if not busy():
+                    x.item()
+        """,
+    "guards itself": """
+        def check(t):
+            if torch.cuda.is_current_stream_capturing():
+                return
+            assert t.isfinite().all()
+
+        class M(nn.Module):
+            def forward(self, x: torch.Tensor):
+                check(x)
+        """,
+    "decorator that guards": """
+        def eager_only(f):
+            def wrapper(*args):
+                if torch.cuda.is_current_stream_capturing():
+                    return None
+                return f(*args)
+
+            return wrapper
+
+        @eager_only
+        def check(t):
+            assert t.isfinite().all()
+
+        class M(nn.Module):
+            def forward(self, x: torch.Tensor):
+                check(x)
+        """,
+    "method": """
+        class M(nn.Module):
+            @property
+            def recording(self):
+                return torch.cuda.is_current_stream_capturing()
+
+            def forward(self, x: torch.Tensor):
+                if self.recording:
+                    return x
+                return x.item()
+        """,
+    "argument": """
+        def step(t, recording):
+            if recording:
+                return t
+            return t.item()
+
+        class M(nn.Module):
+            def forward(self, x: torch.Tensor):
+                return step(x, recording=torch.cuda.is_current_stream_capturing())
+        """,
+    "compiling alone does not help a plain capture": """
+        def tracing():
+            return torch.compiler.is_compiling()
+
+        class M(nn.Module):
+            def forward(self, x: torch.Tensor):
+                if not tracing():
+                    x.item()  # expect: CG102
+        """,
+    "compiling helps in compiled code": """
+        @torch.compile(mode="reduce-overhead")
+        def run(x: torch.Tensor):
+            if not torch.compiler.is_compiling():
+                x.item()
+            return x
+        """,
+    "version checks": """
+        from packaging import version
+
+        class M(nn.Module):
+            def forward(self, x: torch.Tensor):
+                if version.parse(torch.__version__) < version.parse("2.0"):
+                    return x
+        """,
+    "host environment": """
+        import os
+
+        DEBUG = os.environ.get("DEBUG") == "1"
+
+        class M(nn.Module):
+            def forward(self, x: torch.Tensor):
+                if os.environ.get("FAST"):
+                    return x
+                if DEBUG:
+                    return -x
+        """,
+}
+
+GAPS: dict[str, str] = {}
+
+
+@pytest.mark.parametrize("body", cases(BODIES, GAPS))
+def test_guards(check, body):
+    verify_forward(check, body)
+
+
+@pytest.mark.parametrize("program", cases(HELPERS))
+def test_helpers(check, program):
+    verify(check, {"model.py": TORCH + "\n" + textwrap.dedent(program)})
