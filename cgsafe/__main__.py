@@ -1,8 +1,6 @@
-"""`python -m cgsafe` is the command `cgsafe`."""
+"""`python -m cgsafe`."""
 
-import sys
-
-from cgsafe.cli import main
+from cgsafe.cli import run
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run()

@@ -63,6 +63,7 @@ def analyse(project: Project, settings: Settings, rules: Sequence[type[Rule]], p
     try:
         outcome = _analyse(project, settings, rules, progress)
     finally:
+        gc.freeze()  # or the first collection after this would look through all of it
         if gc_was_on:
             gc.enable()
     if store is not None and not outcome.faults and not outcome.rule_failures:

@@ -110,7 +110,8 @@ def bind(walker: Walker, definition: FunctionDef, shape: Shape, args: Arguments,
         else:
             left[name] = value
     bound: list[Value] = []
-    for name in (*params, *shape.kwonly):
+    constructs = definition.name == "__init__"
+    for name in shape.named:
         known = given.get(name)
         if known is None:
             known = default_value(walker, definition, shape, name)
@@ -120,7 +121,11 @@ def bind(walker: Walker, definition: FunctionDef, shape: Shape, args: Arguments,
                 known = join(known, args.star)
             elif args.rest is not None:
                 known = _maybe(walker, definition, shape, name, known, args.rest, region)
-        bound.append(plain(entry_value(walker, definition, shape, name, known, region)))
+        value = entry_value(walker, definition, shape, name, known, region)
+        if value.__class__ is Const:
+            # The sizes that a constructor gets decide nothing, and there are as many as there are models.
+            value = INT if constructs and value.value.__class__ is int else plain(value)  # type: ignore[attr-defined]
+        bound.append(value)
     values = bound[: len(params)]
     if shape.vararg is not None:
         if args.star is not None:

@@ -39,12 +39,13 @@ _MODULE_BASES = ("torch.nn.", "lightning.", "pytorch_lightning.")
 class State:
     """The outcome of constructing an object: what its attributes hold."""
 
-    __slots__ = ("args", "attributes", "definition", "depth", "generic", "hooks", "label", "started")
+    __slots__ = ("args", "attributes", "definition", "depth", "generic", "hooks", "known", "label", "started")
 
     def __init__(self, definition: ClassDef, args: Any, label: str, depth: int, generic: bool):
         self.definition = definition
         self.args = args
         self.attributes: dict[str, Value] = {}
+        self.known: dict[str, Value | None] = {}  # attributes as they were found once the object was complete
         self.hooks: list[tuple[str, Value]] = []
         self.label = label
         self.depth = depth
@@ -65,6 +66,8 @@ class ClassTable:
         self._constructing: list[State] = []
         self._is_module: dict[ClassDef, bool] = {}
         self._decorated: set[ClassDef] = set()
+        self._decorating: list[ClassDef] = []  # whose decorators are at work: what is found meanwhile may still change
+        self._found: dict[tuple[ClassDef, str], tuple[ClassDef, Any] | None] = {}
         self._is_settings: dict[ClassDef, bool] = {}
         self._assigning: dict[ClassDef, dict[str, list[tuple[FunctionDef, ClassDef]]]] = {}
         self._late: dict[FunctionDef, list[tuple[str, Value]]] = {}
@@ -119,12 +122,26 @@ class ClassTable:
 
     def find(self, definition: ClassDef, name: str) -> tuple[ClassDef, Any] | None:
         """The class in the lookup order that defines `name`, and the definition there."""
+        key = (definition, name)
+        try:
+            return self._found[key]
+        except KeyError:
+            pass
+        busy = len(self._decorating)
+        found = self._find(definition, name)
+        if not busy:
+            self._found[key] = found
+        return found
+
+    def _find(self, definition: ClassDef, name: str) -> tuple[ClassDef, Any] | None:
         for entry in self.mro(definition):
             if isinstance(entry, str):
                 continue
             if entry.decorators and entry not in self._decorated:
                 self._decorated.add(entry)
+                self._decorating.append(entry)
                 decorate_class(self.walker, entry)
+                self._decorating.pop()
             if name in entry.overrides:
                 return entry, entry.overrides[name]
             if name in entry.methods:
@@ -326,9 +343,16 @@ class ClassTable:
 
     def attribute(self, instance: Instance, name: str, frame: Any, node: ast.AST | None) -> Value | None:
         """What an attribute of an instance holds; None where nothing is known of it."""
+        state = instance.state
+        if name in state.known:
+            return state.known[name]
         value = self._attribute(instance, name, frame, node)
         if value is not None and self.walker.tables.names_host(name):
-            return join_all([p.with_(device="cpu") if isinstance(p, Tensor) else p for p in parts_of(value)])
+            value = join_all([p.with_(device="cpu") if isinstance(p, Tensor) else p for p in parts_of(value)])
+        if not self._constructing and not self.walker.shallow:
+            found = self.find(instance.definition, name)
+            if found is None or not isinstance(found[1], FunctionDef) or not is_property(found[1]):
+                state.known[name] = value
         return value
 
     def _attribute(self, instance: Instance, name: str, frame: Any, node: ast.AST | None) -> Value | None:

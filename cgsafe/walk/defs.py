@@ -120,6 +120,7 @@ class Shape:
         "kwarg",
         "kwonly",
         "locals",
+        "named",
         "params",
         "returns",
         "vararg",
@@ -131,6 +132,7 @@ class Shape:
         self.vararg = args.vararg.arg if args.vararg else None
         self.kwonly = [a.arg for a in args.kwonlyargs]
         self.kwarg = args.kwarg.arg if args.kwarg else None
+        self.named = (*self.params, *self.kwonly)
         every = [*args.posonlyargs, *args.args, *args.kwonlyargs]
         self.annotations: dict[str, ast.expr] = {a.arg: a.annotation for a in every if a.annotation is not None}
         if args.vararg and args.vararg.annotation:
@@ -166,6 +168,8 @@ class Shape:
         while stack:
             node = stack.pop()
             kind = node.__class__
+            if kind is ast.Constant or kind is ast.Load or node is None or kind is str:
+                continue
             if kind is ast.Name:
                 if node.ctx.__class__ is not ast.Load:
                     self.locals.add(node.id)
@@ -191,7 +195,12 @@ class Shape:
                     self.locals.add(node.name)
             elif kind is ast.MatchMapping and node.rest:
                 self.locals.add(node.rest)
-            stack.extend(ast.iter_child_nodes(node))
+            for field in kind._fields:
+                child = getattr(node, field, None)
+                if child.__class__ is list:
+                    stack.extend(child)
+                elif isinstance(child, ast.AST):
+                    stack.append(child)
 
 
 def _names(node: ast.AST) -> set[str]:

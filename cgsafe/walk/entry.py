@@ -19,6 +19,7 @@ from cgsafe.values import (
     Instance,
     Seq,
     Tensor,
+    Union,
     Value,
     join,
     join_all,
@@ -51,7 +52,14 @@ def entry_value(
     walker: Walker, definition: FunctionDef, shape: Shape, name: str, value: Value, region: Region
 ) -> Value:
     """A parameter's value, refined by its annotation and name where the caller leaves it open."""
-    if value is not UNKNOWN and UNKNOWN not in parts_of(value) and not _weak(value):
+    kind = value.__class__
+    if kind is Tensor:
+        if value.confidence >= MEDIUM:  # type: ignore[attr-defined]
+            return value
+    elif kind is Union:
+        if UNKNOWN not in value.parts:  # type: ignore[attr-defined]
+            return value
+    elif value is not UNKNOWN:
         return value
     annotation = shape.annotations.get(name)
     if annotation is not None:
@@ -61,10 +69,6 @@ def entry_value(
     if value is UNKNOWN and (region.captured or region.traced):
         return convention(walker, name)
     return value
-
-
-def _weak(value: Value) -> bool:
-    return isinstance(value, Tensor) and value.confidence < MEDIUM
 
 
 def _by_host_name(walker: Walker, name: str, value: Value) -> Value:
