@@ -35,7 +35,7 @@ def verify(check: Callable[..., Report], files: dict[str, str], **options: Any) 
     files = {name: textwrap.dedent(text).lstrip("\n") for name, text in files.items()}
     wanted = {(name, line, code) for name, text in files.items() for line, code in expected_in(text)}
     report = check(files, **options)
-    assert [(e.path, e.line, e.message) for e in report.errors] == []
+    assert not report.errors, "\n".join(f"error {e.path}:{e.line}: {e.message}" for e in report.errors)
     found = reported(report)
     assert found == wanted, _difference(files, found, wanted)
     return report
