@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from cgsafe.findings import Confidence, Finding, Problem, Report, Root, Step
 from cgsafe.index.project import File, Project, module_name
@@ -43,7 +44,9 @@ def check(
     for code, message in sorted(outcome.rule_failures.items()):
         report.errors.append(Problem("", 0, f"rule {code} failed and was left out: {message}"))
     for (path, line), message in sorted(outcome.faults.items()):
-        report.errors.append(Problem(by_path.get(path, path), line, f"internal error while walking this function: {message}"))
+        report.errors.append(
+            Problem(by_path.get(path, path), line, f"internal error while walking this function: {message}")
+        )
     _findings(report, project, outcome.reaches, settings, by_path)
     return report
 
@@ -54,6 +57,7 @@ def _real(path: str) -> str:
 
 def _findings(report: Report, project: Project, reaches: Reaches, settings: Settings, by_path: dict[str, str]) -> None:
     show = _Shown(by_path)
+    groups: dict[tuple[str, str, tuple[int, int]], int] = {}  # -> position among the findings
     ordinals: dict[tuple[str, str, str, str], int] = {}
     for spot in sorted(reaches):
         ways = list(reaches[spot].values())
@@ -71,6 +75,12 @@ def _findings(report: Report, project: Project, reaches: Reaches, settings: Sett
         if best.confidence < settings.min_confidence:
             report.hidden += 1
             continue
+        if best.group is not None:
+            held = groups.get((spot.code, spot.path, best.group))
+            if held is not None:
+                report.findings[held] = _widened(report.findings[held], best)
+                continue
+            groups[(spot.code, spot.path, best.group)] = len(report.findings)
         also: tuple[tuple[Root, tuple[Step, ...]], ...] = ()
         if settings.all_paths:
             also = tuple((show.root(w.root), show.steps(w.steps)) for w in ways[1:])
@@ -97,6 +107,13 @@ def _findings(report: Report, project: Project, reaches: Reaches, settings: Sett
             )
         )
     report.findings.sort(key=lambda f: (f.path, f.line, f.column, f.code))
+
+
+def _widened(finding: Finding, other: Reach) -> Finding:
+    """One finding for a statement of which a further operand is hazardous."""
+    end = max((finding.end_line, finding.end_column), other.end)
+    confidence = max(finding.confidence, Confidence(other.confidence))
+    return replace(finding, end_line=end[0], end_column=end[1], confidence=confidence)
 
 
 def _reported(project: Project, path: str) -> bool:

@@ -211,7 +211,9 @@ def _walk_site(walker: Walker, candidate: Candidate) -> None:
 
             kind = binding(definition)
             owner = definition.cls
-            receiver = walker.classes.generic(owner) if kind == "instance" else Class(owner) if kind == "class" else None
+            receiver = (
+                walker.classes.generic(owner) if kind == "instance" else Class(owner) if kind == "class" else None
+            )
         try:
             args = root_arguments(walker, definition, receiver, HOST)
         except (SyntaxError, ValueError, RecursionError):
@@ -251,7 +253,9 @@ def explicit_starts(walker: Walker) -> list[Start]:
             path, function = definition.file.path, definition.qualname
         else:
             path, function = walker.module_path(owner), "<module>"
-        kind, reason = next(((k, r) for at, k, r, b in owner.sites if b is body), ("graph-context", "a capture opens here"))
+        kind, reason = next(
+            ((k, r) for at, k, r, b in owner.sites if b is body), ("graph-context", "a capture opens here")
+        )
         starts.append(Start(Root(kind, reason, path, line, function), body, True))
     for place, callee, args in walker.graphed_callables.values():
         start = _graphed_start(walker, place, callee, args)

@@ -20,6 +20,7 @@ class Hit:
     confidence: Confidence | None = None  # an upper bound, on top of what root and values allow
     at: tuple[str, int, int, int, int] | None = None  # a place other than the event's: path, line, column, ends
     function: str = ""  # the function there
+    group: tuple[int, int] | None = None  # hits of one rule with the same group in a file are reported as one
 
 
 class Rule:
@@ -94,5 +95,7 @@ def load_rules() -> tuple[list[type[Rule]], list[str]]:
                 list(rule.handlers())
                 found[rule.code] = rule
         except Exception as error:
-            problems.append(f"rules from `{entry.name}` ({entry.value}) could not be loaded: {type(error).__name__}: {error}")
+            problems.append(
+                f"rules from `{entry.name}` ({entry.value}) could not be loaded: {type(error).__name__}: {error}"
+            )
     return [found[code] for code in sorted(found)], problems

@@ -108,7 +108,9 @@ def _analyse(project: Project, settings: Settings, rules: Sequence[type[Rule]], 
             connection.send(share.reached())
             share.walk(_left(second[number], connection.recv()), None)
             outcome = share.outcome()
-            connection.send((to_plain(outcome.reaches), outcome.roots, outcome.statistics, outcome.faults, outcome.rule_failures))
+            connection.send(
+                (to_plain(outcome.reaches), outcome.roots, outcome.statistics, outcome.faults, outcome.rule_failures)
+            )
 
         return run
 

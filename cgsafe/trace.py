@@ -37,6 +37,7 @@ class Reach:
     name: str
     function: str
     source: str
+    group: tuple[int, int] | None = None
 
     def rank(self) -> Any:
         """Smaller is better: surer, then shorter, then by text, so that the choice is the same in every run."""
@@ -124,7 +125,13 @@ def _add(
     if hit.at is not None:
         path, line, column, end_line, end_column = hit.at
     else:
-        path, line, column, end_line, end_column = place.path, place.line, place.column, place.end_line, place.end_column
+        path, line, column, end_line, end_column = (
+            place.path,
+            place.line,
+            place.column,
+            place.end_line,
+            place.end_column,
+        )
     spot = Spot(rule.code, path, line, column)
     steps = [*_steps(node, parents), Step(place.path, place.line, place.function)]
     if hit.at is not None and (path, line) != (place.path, place.line):
@@ -140,6 +147,7 @@ def _add(
         rule.name,
         hit.function or place.function,
         event.source,
+        hit.group,
     )
     present = best.get(spot)
     if present is None or reach.rank() < present.rank():
@@ -213,6 +221,7 @@ def to_plain(reaches: Reaches) -> list[Any]:
                     reach.name,
                     reach.function,
                     reach.source,
+                    reach.group,
                 )
             )
     return [
@@ -227,7 +236,7 @@ def from_plain(data: list[Any]) -> Reaches:
     roots = [Root(*r) for r in data[0]]
     steps = [Step(*s) for s in data[1]]
     reaches: Reaches = {}
-    for code, path, line, column, root, way, confidence, message, severity, fix, end, name, function, source in data[2]:
+    for code, path, line, column, root, way, confidence, message, severity, fix, end, name, function, source, group in data[2]:
         reach = Reach(
             roots[root],
             tuple(steps[i] for i in way),
@@ -239,6 +248,7 @@ def from_plain(data: list[Any]) -> Reaches:
             name,
             function,
             source,
+            group,
         )
         reaches.setdefault(Spot(code, path, line, column), {})[root_key(reach.root)] = reach
     return reaches

@@ -84,6 +84,20 @@ class Host(Value):
         return self.kind
 
 
+class TextWith(Value):
+    """A string of which it is known that it contains another one."""
+
+    __slots__ = ("part",)
+    part: str
+
+    def __new__(cls, part: str) -> TextWith:
+        key = (cls, part)
+        return _interned.get(key) or _make(cls, key)
+
+    def _describe(self) -> str:
+        return f"str with {self.part!r}"
+
+
 class Device(Value):
     """A torch.device; `type` is empty where it is not known."""
 
@@ -470,6 +484,8 @@ def _merge(a: Value, b: Value) -> Value | None:
         kind = a.kind if a.kind == b.kind else "list"
         if a.items is not None and b.items is not None and len(a.items) == len(b.items):
             return Seq(kind, tuple(join(x, y) for x, y in zip(a.items, b.items, strict=True)))
+        if kind == "tuple" and a.items is not None and b.items is not None:
+            return None  # of different lengths: what is where stays known of each
         if a.element is None or b.element is None:
             element = a.element or b.element
         else:
@@ -499,7 +515,7 @@ def kind_of(value: Value) -> str:
     if isinstance(value, Const):
         kind = _KIND_OF.get(type(value.value))
         return kind.kind if kind is not None else "object"
-    return "object"
+    return "str" if isinstance(value, TextWith) else "object"
 
 
 def _host_join(a: str, b: str) -> Value:
@@ -537,14 +553,14 @@ def tensors_in(value: Value) -> list[Tensor]:
 
 def is_host(value: Value) -> bool:
     """True where the value is certainly no tensor and its use costs no wait."""
-    return isinstance(value, (Const, Host, Device, Ext, ModuleRef, Func, Class, Numpy))
+    return isinstance(value, (Const, Host, TextWith, Device, Ext, ModuleRef, Func, Class, Numpy))
 
 
 def truth(value: Value) -> bool | None:
     """The truth value where it is certain, else None."""
     if isinstance(value, Const):
         return bool(value.value)
-    if isinstance(value, (Func, Bound, Class, ModuleRef, Ext, Partial, Compiled, ExtMethod, Device)):
+    if isinstance(value, (Func, Bound, Class, ModuleRef, Partial, Compiled, Device)):
         return True
     if isinstance(value, Seq) and value.items is not None:
         return bool(value.items)

@@ -62,10 +62,12 @@ class TensorTruthValue(Rule):
         where = _WHERE.get(event.form, f"`{event.form}` on it")
         message = f"`{event.source}` is a tensor on the GPU; {where} makes the host wait for its value"
         if event.partly:
-            message = f"`{event.source}` may be a tensor on the GPU (or {event.partly}); {where} then waits for its value"
+            message = (
+                f"`{event.source}` may be a tensor on the GPU (or {event.partly}); {where} then waits for its value"
+            )
         if event.why:
             message += f"; {event.why}"
         # Measured: the compiler turns these into device-side code where it traces them.
         traced = event.region.traced and not event.region.behind_op and event.form in ("assert", "max", "min")
         advice = _ADVICE.get(event.form, _DEFAULT).format(source=event.source)
-        return Hit(message, Fix(advice[0].upper() + advice[1:]), confidence=Confidence.LOW if traced else None)
+        return Hit(message, Fix(advice[0].upper() + advice[1:]), confidence=Confidence.LOW if traced else None, group=event.group)

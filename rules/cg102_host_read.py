@@ -14,6 +14,9 @@ EXPLICIT = {
     "__array__": "the conversion to numpy",
     "to-cpu": "the copy to the CPU",
     "is_nonzero": "`.is_nonzero()`",
+    "_check_tensor_all": "`torch._check_tensor_all`, which reads the condition,",
+    "_check_tensor_all_with": "`torch._check_tensor_all_with`, which reads the condition,",
+    "_assert": "`torch._assert`, which reads the condition,",
     "equal": "`torch.equal`, which returns a Python bool,",
     "allclose": "`torch.allclose`, which returns a Python bool,",
 }
@@ -30,7 +33,9 @@ class HostReadOfTensor(Rule):
     code = "CG102"
     name = "host-read"
     severity = Severity.ERROR
-    instead = "Carry the number on the host from where it was made (an int argument, a CPU copy), or stay on the device."
+    instead = (
+        "Carry the number on the host from where it was made (an int argument, a CPU copy), or stay on the device."
+    )
     error = "torch.AcceleratorError: CUDA error: operation not permitted when stream is capturing"
     measured = "PyTorch 2.11.0, NVIDIA H200"
     allowed = "For tensors on the CPU, and behind `torch.cuda.is_current_stream_capturing()`."
@@ -46,6 +51,8 @@ class HostReadOfTensor(Rule):
             message += f"; {event.why}"
         if event.how in ("item", "tolist"):
             advice = "Pass the number down from where the host knows it, or keep it a tensor and compute with it on the device"
+        elif event.how in ("_assert", "_check_tensor_all", "_check_tensor_all_with"):
+            advice = "Use `torch._assert_async`, which checks on the device, or drop the check from captured code"
         elif event.how in ("equal", "allclose"):
             advice = "Compare on the device (`(a == b).all()`) and keep the result there"
         else:

@@ -24,7 +24,9 @@ class NestedCompile(Rule):
     code = "CG301"
     name = "nested-compile"
     severity = Severity.ERROR
-    instead = "Remove the inner torch.compile where an outer one covers it; else warm it up with the very same arguments."
+    instead = (
+        "Remove the inner torch.compile where an outer one covers it; else warm it up with the very same arguments."
+    )
     error = (
         "RuntimeError: Cannot copy between CPU and CUDA tensors during CUDA graph capture unless the CPU tensor is pinned; "
         "or torch.AcceleratorError: CUDA error: operation not permitted when stream is capturing"
@@ -62,12 +64,23 @@ class NestedCompile(Rule):
             return Hit(message, self._remove(event), None, Confidence.HIGH, at, place.function)
         if event.warmed:
             return None
-        changes = "dtypes or other optional arguments" if options.get("dynamic") == "True" else "shapes, dtypes or other optional arguments"
+        changes = (
+            "dtypes or other optional arguments"
+            if options.get("dynamic") == "True"
+            else "shapes, dtypes or other optional arguments"
+        )
         message = (
             f"`{event.compiled}` is called {where}: {what} compiles it at its first call with new {changes}; if the "
             "warm-up did not make that very call, the capture does, and compiling or tuning its kernels fails it"
         )
-        return Hit(message, self._remove(event), None, Confidence.HIGH if region.explicit else Confidence.MEDIUM, at, place.function)
+        return Hit(
+            message,
+            self._remove(event),
+            None,
+            Confidence.HIGH if region.explicit else Confidence.MEDIUM,
+            at,
+            place.function,
+        )
 
     def _remove(self, event: CompiledCall) -> Fix:
         if event.as_decorator:

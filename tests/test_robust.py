@@ -194,7 +194,8 @@ CYCLES = {
     "growing tuples": "def f(x):\n    return f((x, x))\n\n",
     "growing closures": "def f(x):\n    return f(lambda: x)\n\n",
     "growing partials": "from functools import partial\n\ndef f(x):\n    return f(partial(f, x))\n\n",
-    "growing objects": "class C:\n    def __init__(self, x):\n        self.x = C(self)\n\ndef f(x):\n    return C(x)\n\n",
+    "growing objects": "class C:\n    def __init__(self, x):\n        self.x = C(self)\n\n"
+    "def f(x):\n    return C(x)\n\n",
     "modules that hold each other": "class P(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
     "        self.q = Q()\n\n    def forward(self, x):\n        return self.q(x)\n\n"
     "class Q(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.p = P()\n\n"
@@ -202,7 +203,8 @@ CYCLES = {
     "properties": "class A:\n    @property\n    def p(self):\n        return self.p\n\ndef f(x):\n    return A().p\n\n",
     "generators": "def f(x):\n    yield from f(x)\n    yield x\n\n",
     "mutual closures": "def f(x):\n    def g(y):\n        return f(g)\n    return g(x)\n\n",
-    "__getattr__": "class A:\n    def __getattr__(self, name):\n        return self.other\n\ndef f(x):\n    return A().y\n\n",
+    "__getattr__": "class A:\n    def __getattr__(self, name):\n        return self.other\n\n"
+    "def f(x):\n    return A().y\n\n",
     "__call__": "class A:\n    def __call__(self, x):\n        return self(x)\n\ndef f(x):\n    return A()(x)\n\n",
     "string annotations": "A = 'A'\nB = 'Optional[B]'\n\ndef f(x: 'A', y: 'B' = None) -> \"'A'\":\n    return x\n\n",
 }

@@ -198,7 +198,9 @@ def test_the_shortest_path_is_told(check):
 
 
 def test_the_shortest_of_one_roots_paths_is_told(check):
-    report = verify(check, two_models("        return self.a(x) + hot(x)\n\n    def a(self, t):\n        return hot(t)\n"))
+    report = verify(
+        check, two_models("        return self.a(x) + hot(x)\n\n    def a(self, t):\n        return hot(t)\n")
+    )
     (finding,) = report.findings
     assert [len(steps) for steps in (finding.trace,)] == [2]
 
@@ -254,17 +256,18 @@ def test_a_forward_is_medium(check):
 def test_a_guess_is_low_and_hidden_by_default(check):
     files = {
         "m.py": TORCH
-        + "class M(nn.Module):\n    def forward(self, thing):\n        return 1 if thing.unsqueeze(0).sum() > 3 else 2\n"
+        + "class M(nn.Module):\n    def forward(self, thing):\n"
+        + "        return 1 if thing.unsqueeze(0).sum() > 3 else 2\n"
     }
     assert check(files).findings == []
     assert [f.confidence.label for f in check(files, min_confidence="low").findings] == ["low"]
 
 
-def test_a_possibility_is_less_sure_than_a_certainty(check):
+def test_a_possibility_is_told_as_one(check):
     program = """
         class M(nn.Module):
-            def forward(self, x: torch.Tensor, other):
-                t = other if x.dim() > 1 else x.sum()
+            def forward(self, x: torch.Tensor, n: int):
+                t = n if x.dim() > 1 else x.sum()
                 return 1 if t > 3 else 2
         """
     report = check({"m.py": TORCH + textwrap.dedent(program)}, min_confidence="low")
@@ -325,7 +328,8 @@ def test_findings_are_sorted(check):
 
 
 def test_columns_count_characters(check):
-    body = "class M(nn.Module):\n    def forward(self, x: torch.Tensor):\n        return 'äöü€😀', x.item()  # expect: CG102\n"
+    body = "class M(nn.Module):\n    def forward(self, x: torch.Tensor):\n"
+    body += "        return 'äöü€😀', x.item()  # expect: CG102\n"
     (finding,) = verify(check, {"m.py": TORCH + body}).findings
     assert (finding.column, finding.end_column) == (25, 33)
 
@@ -346,7 +350,9 @@ def test_a_fingerprint_tells_functions_and_modules_apart(check):
 
 
 def test_two_reads_on_a_line_are_two_findings(check):
-    body = "class M(nn.Module):\n    def forward(self, x: torch.Tensor):\n        return x.min().item() + x.max().item()\n"
+    body = (
+        "class M(nn.Module):\n    def forward(self, x: torch.Tensor):\n        return x.min().item() + x.max().item()\n"
+    )
     report = check({"m.py": TORCH + body})
     assert [(f.line, f.column) for f in report.findings] == [(6, 16), (6, 33)]
 

@@ -9,14 +9,20 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
 # Words without which a file opens no capture, compiles nothing and registers no custom op. Plain substrings: they are
 # looked for in every file, and `str.find` is ten times as fast as a pattern.
 _TRIGGERS = {
-    "capture": ("graph(", "capture_begin", "make_graphed_callables", '"reduce-overhead"', "'reduce-overhead'", '"max-autotune"'),
+    "capture": (
+        "graph(",
+        "capture_begin",
+        "make_graphed_callables",
+        '"reduce-overhead"',
+        "'reduce-overhead'",
+        '"max-autotune"',
+    ),
     "compile": ("compile(", ".compile"),
     "op": ("custom_op", "Library(", "triton_op", ".impl("),
 }
@@ -50,12 +56,16 @@ def build(text: str) -> dict[str, Any]:
 
 
 def _instantiated(text: str, classes: dict[str, Any]) -> tuple[str, ...]:
-    """The capitalised names that the text calls; `class Name(` itself is no call."""
-    counts = Counter(_INSTANTIATED.findall(text))
-    for qualified, info in classes.items():
-        if info["bases"]:
-            counts[qualified.rpartition(".")[2]] -= 1
-    return tuple(sorted(name for name, count in counts.items() if count > 0))
+    """The capitalised names that classes with a `forward` call: what these are made of."""
+    names: set[str] = set()
+    lines: list[str] | None = None
+    for info in classes.values():
+        if "forward" in info["methods"]:
+            if lines is None:
+                lines = text.split("\n")
+            _, first, last = info["lines"]
+            names.update(_INSTANTIATED.findall("\n".join(lines[first:last])))
+    return tuple(sorted(names))
 
 
 def _lines_of(word: str, text: str) -> list[int]:

@@ -124,9 +124,7 @@ def _size(path: str) -> int:
         return 1
 
 
-def _build_share(
-    files: list[tuple[str, str]], settings: Settings, progress: Progress | None
-) -> tuple[Indexes, Faults]:
+def _build_share(files: list[tuple[str, str]], settings: Settings, progress: Progress | None) -> tuple[Indexes, Faults]:
     indexes: Indexes = {}
     faults: Faults = {}
     for number, (path, digest) in enumerate(files):

@@ -120,7 +120,12 @@ _INNER_FIRST = {
 
 def annotation_value(walker: Walker, definition: FunctionDef, node: ast.expr, region: Region) -> Value:
     """The value that an annotation promises; unknown where it says nothing of use."""
-    key = (definition.file.path, node.lineno + definition.offset, node.col_offset, definition.cls and definition.cls.label)
+    key = (
+        definition.file.path,
+        node.lineno + definition.offset,
+        node.col_offset,
+        definition.cls and definition.cls.label,
+    )
     cache: dict[Any, Value] = walker.__dict__.setdefault("_annotations", {})
     found = cache.get(key)
     if found is None:

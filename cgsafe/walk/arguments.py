@@ -145,10 +145,8 @@ def _maybe(
     from cgsafe.walk.annotations import annotation_value
 
     node = shape.annotations.get(name)
-    if node is None or rest is not UNKNOWN:
-        return join(default, rest)
-    annotated = annotation_value(walker, definition, node, region)
-    if annotated is UNKNOWN:
+    annotated = annotation_value(walker, definition, node, region) if node is not None else UNKNOWN
+    if annotated is UNKNOWN or (rest is not UNKNOWN and any(isinstance(p, Tensor) for p in parts_of(annotated))):
         return join(default, rest)
     weak = [p.with_(confidence=min(p.confidence, LOW)) if isinstance(p, Tensor) else p for p in parts_of(annotated)]
     return join_all([default, *weak])

@@ -239,7 +239,11 @@ def _next(frame: Frame, args: Arguments, node: Any) -> Value:
 
 def _iter(frame: Frame, args: Arguments, node: Any) -> Value:
     value = _first(args)
-    return Seq("list", value.items, value.element) if isinstance(value, Seq) else Seq("list", None, frame.element_of(value, node))
+    return (
+        Seq("list", value.items, value.element)
+        if isinstance(value, Seq)
+        else Seq("list", None, frame.element_of(value, node))
+    )
 
 
 def _isinstance(frame: Frame, args: Arguments, node: Any) -> Value:
@@ -315,7 +319,9 @@ def _type(frame: Frame, args: Arguments, node: Any) -> Value:
 
 def _abs(frame: Frame, args: Arguments, node: Any) -> Value:
     value = _first(args)
-    return join_all([p if isinstance(p, (Tensor, Host)) else UNKNOWN if p is UNKNOWN else NUMBER for p in parts_of(value)])
+    return join_all(
+        [p if isinstance(p, (Tensor, Host)) else UNKNOWN if p is UNKNOWN else NUMBER for p in parts_of(value)]
+    )
 
 
 def _round(frame: Frame, args: Arguments, node: Any) -> Value:

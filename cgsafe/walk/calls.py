@@ -184,17 +184,12 @@ class Calls(TorchCalls):
             method = classes.member(found[0], name, found[1], callee)
             if method is None:
                 continue
-            if name == "forward" and not classes.is_module(definition) and not classes.externals(definition):
-                break
-            self.run_hooks(callee, "pre", args, node)
-            if classes.is_module(definition):
-                self.walker.reached.add(definition)
-            before = self.region
-            if name == "forward" and before.captured and not before.traced and self.tables.compiles_class(definition):
-                self.region = region(True, True, before.behind_op, before.explicit, before.root, before.doubt)
-            result = self.call_value(method, args, node)
-            self.region = before
-            self.run_hooks(callee, "post", args, node, result)
+            if name == "forward":
+                if not classes.is_module(definition) and not classes.externals(definition):
+                    break
+                result = self.call_forward(callee, args, node)
+            else:
+                result = self.call_value(method, args, node)
             if result is UNKNOWN and classes.is_module(definition) and not classes.find(definition, "forward"):
                 return Tensor("cuda", None, "", MEDIUM)
             return result
@@ -205,7 +200,28 @@ class Calls(TorchCalls):
             return Tensor("cuda", None, "", LOW)
         return UNKNOWN
 
-    def run_hooks(self: Frame, module: Instance, kind: str, args: Arguments, node: Any, result: Value | None = None) -> None:
+    def call_forward(self: Frame, callee: Instance, args: Arguments, node: Any) -> Value:
+        """A module's forward with the hooks around it, as torch.nn.Module.__call__ runs it."""
+        classes = self.walker.classes
+        definition = callee.definition
+        found = classes.find(definition, "forward")
+        method = classes.member(found[0], "forward", found[1], callee) if found is not None else None
+        if method is None:
+            return UNKNOWN
+        self.run_hooks(callee, "pre", args, node)
+        if classes.is_module(definition):
+            self.walker.reached.add(definition)
+        before = self.region
+        if before.captured and not before.traced and self.tables.compiles_class(definition):
+            self.region = region(True, True, before.behind_op, before.explicit, before.root, before.doubt)
+        result = self.call_value(method, args, node)
+        self.region = before
+        self.run_hooks(callee, "post", args, node, result)
+        return result
+
+    def run_hooks(
+        self: Frame, module: Instance, kind: str, args: Arguments, node: Any, result: Value | None = None
+    ) -> None:
         for hook_kind, hook in module.state.hooks:
             if hook_kind == kind:
                 given: list[Value] = [module, Seq("tuple", tuple(args.positional))]
@@ -230,7 +246,7 @@ class Calls(TorchCalls):
         """A torch.compile'd callable is called: fine on the host, of interest under capture or another compile."""
         site = callee.site
         here = self.region
-        if here.captured or here.traced:
+        if (here.captured or here.traced) and not (self._is_own_compile(callee) and not here.traced):
             self.emit(
                 CompiledCall,
                 node,
@@ -252,6 +268,17 @@ class Calls(TorchCalls):
             return self.call_value(callee.func, args, node)
         finally:
             self.region = before
+
+    def _is_own_compile(self: Frame, callee: Compiled) -> bool:
+        """A module's forward under torch.compile is that module's own compile, not one inside another."""
+        func = callee.func
+        while isinstance(func, (Bound, Partial)):
+            func = func.func
+        if isinstance(func, Instance):
+            return self.walker.classes.is_module(func.definition)
+        if not isinstance(func, Func) or func.definition.name != "forward" or func.definition.cls is None:
+            return False
+        return self.walker.classes.is_module(func.definition.cls)
 
     # -- things outside the checked code ---------------------------------------------------------------------------
 

@@ -364,7 +364,8 @@ class ClassTable:
             return self.read_property(found[1], found[0], instance, frame, node)
         value = state.attributes.get(name)
         if value is not None:
-            if value is NONE or value is UNKNOWN:
+            if value is UNKNOWN or isinstance(value, Const):
+                # A constant that other methods change is none.
                 late = self.late(instance, name)
                 if late is not None:
                     return late if value is UNKNOWN else join(value, late)

@@ -23,6 +23,7 @@ from cgsafe.values import (
     Numpy,
     Seq,
     Tensor,
+    TextWith,
     Union,
     Value,
     join_all,
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 Refinements = list[tuple[str, Value]]
 Outcome = tuple[bool | None, Refinements, Refinements]
+
+DOUBT = "?.doubt"  # in an environment: why the code at hand runs in special cases only; a path, so that joins drop it
 
 _HOST_CLASSES = {
     "builtins.int": {"int", "bool"},
@@ -165,6 +168,14 @@ class Conditions:
             elif isinstance(op, ast.In) and isinstance(right, Seq) and right.items and len(right.items) <= 8:
                 if all(isinstance(i, Const) for i in right.items) and (isinstance(left, Host) or left is UNKNOWN):
                     when_true = [(path, join_all(right.items))]
+        if outcome is None and isinstance(op, (ast.In, ast.NotIn)) and isinstance(left, Const):
+            holder = dotted_path(right_node)
+            if holder is not None and isinstance(left.value, str) and (right is UNKNOWN or kind_of(right) in ("str", "object", "settings")):
+                (when_true if isinstance(op, ast.In) else when_false).append((holder, TextWith(left.value)))
+        if isinstance(op, (ast.Eq, ast.NotEq)) and isinstance(right, Ext) and right.name == "torch.float16" and outcome is None:
+            # Half precision has overflow checks of its own; models run in bfloat16 unless told otherwise.
+            doubt = Const(f"only where `{ast.unparse(node.left)}` is torch.float16")
+            (when_true if isinstance(op, ast.Eq) else when_false).append((DOUBT, doubt))
         self._device_refinements(node, op, right, when_true, when_false)
         return outcome, when_true, when_false
 
@@ -198,7 +209,13 @@ class Conditions:
         function = node.func
         if not isinstance(function, (ast.Name, ast.Attribute)) or not node.args:
             return None
-        if isinstance(function, ast.Name) and function.id not in ("isinstance", "hasattr", "callable", "is_tensor", "bool"):
+        if isinstance(function, ast.Name) and function.id not in (
+            "isinstance",
+            "hasattr",
+            "callable",
+            "is_tensor",
+            "bool",
+        ):
             return None
         if isinstance(function, ast.Attribute) and function.attr != "is_tensor":
             return None
@@ -305,7 +322,7 @@ class Conditions:
             return None if name.startswith(("typing.", "collections.", "builtins.type")) else False
         return None
 
-    def test(self: Frame, value: Value, node: ast.AST, form: str, owner: ast.AST) -> None:
+    def test(self: Frame, value: Value, node: ast.AST, form: str, owner: Any) -> None:
         """Somebody asks for the truth value of `value`: a device tensor answers only after the GPU has."""
         if isinstance(value, Tensor):
             tensors = [value]
@@ -328,6 +345,7 @@ class Conditions:
             statement=self.statement_of(owner),
             partly=" or ".join(dict.fromkeys(others)),
             why=self.origin_of(node),
+            group=(owner.lineno + self.offset, owner.col_offset),
         )
 
     def statement_of(self: Frame, owner: Any) -> str:

@@ -265,7 +265,9 @@ class Definitions:
                 self._functions[key] = found
         return found
 
-    def nested(self, file: File, node: FunctionNode, offset: int, outer: FunctionDef | None, cls: ClassDef | None) -> FunctionDef:
+    def nested(
+        self, file: File, node: FunctionNode, offset: int, outer: FunctionDef | None, cls: ClassDef | None
+    ) -> FunctionDef:
         """A function whose tree is at hand: defined inside another function, or a lambda."""
         key = (file.path, node.lineno + offset, node.col_offset)
         found = self._functions.get(key)
@@ -302,7 +304,9 @@ class Definitions:
                 found.methods[name] = self.function(file, method)
         return found
 
-    def nested_class(self, file: File, node: ast.ClassDef, offset: int, outer: FunctionDef | None, scope: Any) -> ClassDef:
+    def nested_class(
+        self, file: File, node: ast.ClassDef, offset: int, outer: FunctionDef | None, scope: Any
+    ) -> ClassDef:
         """A class defined inside a function; one object per scope, since its bases may be closure variables."""
         key = (file.path, node.lineno + offset, node.col_offset, scope)
         found = self._classes.get(key)

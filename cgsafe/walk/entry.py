@@ -54,6 +54,13 @@ def entry_value(
     """A parameter's value, refined by its annotation and name where the caller leaves it open."""
     kind = value.__class__
     if kind is Tensor:
+        if value.confidence == HIGH:  # type: ignore[attr-defined]
+            return value
+        annotation = shape.annotations.get(name)
+        if annotation is not None:
+            annotated = annotation_value(walker, definition, annotation, region)
+            if annotated is not UNKNOWN and not any(isinstance(p, Tensor) for p in parts_of(annotated)):
+                return value.with_(confidence=LOW)  # type: ignore[attr-defined]
         if value.confidence >= MEDIUM:  # type: ignore[attr-defined]
             return value
     elif kind is Union:
@@ -67,7 +74,12 @@ def entry_value(
         if annotated is not UNKNOWN:
             return _by_host_name(walker, name, strengthen(value, annotated))
     if value is UNKNOWN and (region.captured or region.traced):
-        return convention(walker, name)
+        by_name = convention(walker, name)
+        if isinstance(by_name, Tensor) and by_name.device == "cuda" and "_" not in name:
+            # A short name means much in a module, and little in a helper.
+            if definition.cls is None or not walker.classes.is_module(definition.cls):
+                return by_name.with_(confidence=LOW)
+        return by_name
     return value
 
 
@@ -101,9 +113,12 @@ def root_arguments(walker: Walker, definition: FunctionDef, receiver: Value | No
     if receiver is not None and names:
         positional.append(receiver)
         names = names[1:]
-    for name in names:
+    # By name where a default allows it: through `*args` their places would be lost in a long row.
+    required = [n for n in names if n not in shape.defaults]
+    optional = [n for n in names if n in shape.defaults] if shape.vararg is None else []
+    for name in required if shape.vararg is None else names:
         positional.append(_root_value(walker, definition, shape, name, region))
-    keywords = {name: _root_value(walker, definition, shape, name, region) for name in shape.kwonly}
+    keywords = {n: _root_value(walker, definition, shape, n, region) for n in (*optional, *shape.kwonly)}
     star = UNKNOWN if shape.vararg is not None else None
     rest = UNKNOWN if shape.kwarg is not None else None
     if star is not None:
@@ -118,8 +133,14 @@ def _root_value(walker: Walker, definition: FunctionDef, shape: Shape, name: str
         annotated = annotation_value(walker, definition, annotation, region)
         if annotated is not UNKNOWN:
             annotated = _by_host_name(walker, name, annotated)
-            if region.captured:
-                sure = [p.with_(confidence=HIGH) if isinstance(p, Tensor) and p.confidence == MEDIUM else p for p in parts_of(annotated)]
+            if isinstance(default, Const) and isinstance(default.value, bool):
+                # A flag by its default, whatever the annotation says.
+                annotated = join_all([p.with_(confidence=LOW) if isinstance(p, Tensor) else p for p in parts_of(annotated)])
+            elif region.captured:
+                sure = [
+                    p.with_(confidence=HIGH) if isinstance(p, Tensor) and p.confidence == MEDIUM else p
+                    for p in parts_of(annotated)
+                ]
                 annotated = join_all(sure)
             return annotated if default is not NONE else join(NONE, annotated)
     by_name = convention(walker, name) if region.captured or region.traced else UNKNOWN

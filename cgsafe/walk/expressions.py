@@ -556,8 +556,45 @@ class Expressions:
         return results
 
     def ev_dictcomp(self: Frame, node: ast.DictComp) -> Value:
+        picked = self._picked(node)
+        if picked is not None:
+            return picked
         values = self._comprehension(node, [node.key, node.value])
         return Dict({}) if values is None else Dict({}, values[1])
+
+    def _picked(self: Frame, node: ast.DictComp) -> Value | None:
+        """`{k: ... for k, v in mapping.items() if ...}`: the keys stay the mapping's own."""
+        generator = node.generators[0]
+        pair, source = generator.target, generator.iter
+        if len(node.generators) > 1 or not isinstance(pair, ast.Tuple) or not isinstance(source, ast.Call):
+            return None
+        if not (isinstance(source.func, ast.Attribute) and source.func.attr == "items" and len(pair.elts) == 2):
+            return None
+        if not (isinstance(node.key, ast.Name) and isinstance(pair.elts[0], ast.Name) and node.key.id == pair.elts[0].id):
+            return None
+        mapping = self.eval(source.func.value)
+        if not isinstance(mapping, Dict):
+            return None
+        before = self.env
+        self.branches += 1
+
+        def one(key: Value, value: Value) -> Value | None:
+            self.env = dict(before)
+            self.assign(pair, Seq("tuple", (key, value)))
+            for test in generator.ifs:
+                outcome, when_true, _ = self.condition(test, "comprehension", test)
+                if outcome is False:
+                    return None
+                self.refine(when_true)
+            return self.eval(node.value)
+
+        try:
+            results = {key: one(Const(key), value) for key, value in mapping.items}
+            other = one(STR, mapping.other) if mapping.other is not None else None
+        finally:
+            self.env = before
+            self.branches -= 1
+        return Dict({key: value for key, value in results.items() if value is not None}, other)
 
     def ev_joinedstr(self: Frame, node: ast.JoinedStr) -> Value:
         texts: list[str] | None = []
@@ -630,7 +667,12 @@ def elementwise(values: list[Value], dtype: str = "") -> Tensor:
 def _fold(op: ast.operator, left: Any, right: Any) -> Value:
     function = _FOLD.get(type(op))
     try:
-        if function is None or (isinstance(op, ast.Mult) and isinstance(left, (str, bytes)) or isinstance(right, (str, bytes)) and isinstance(op, ast.Mult)):
+        if function is None or (
+            isinstance(op, ast.Mult)
+            and isinstance(left, (str, bytes))
+            or isinstance(right, (str, bytes))
+            and isinstance(op, ast.Mult)
+        ):
             raise TypeError
         if isinstance(op, ast.Mod) and isinstance(left, (str, bytes)):
             raise TypeError
@@ -648,7 +690,9 @@ def _sequence_operator(op: ast.operator, left: Value, right: Value) -> Value:
                 return Seq(left.kind, left.items + right.items)
             elements = [e for e in (left.element, right.element) if e is not None]
             return Seq(left.kind, None, join_all(elements))
-        return Seq(left.kind, None, UNKNOWN if left.element is None else join(left.element, INT if right is SHAPE else UNKNOWN))
+        return Seq(
+            left.kind, None, UNKNOWN if left.element is None else join(left.element, INT if right is SHAPE else UNKNOWN)
+        )
     if isinstance(op, ast.Add) and isinstance(right, Seq):
         return Seq(right.kind, None, INT if left is SHAPE and right.element in (None, INT) else UNKNOWN)
     if isinstance(op, ast.Mult):

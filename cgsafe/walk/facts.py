@@ -252,7 +252,11 @@ class Facts:
         """`sys.exit()` and its like as a statement."""
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             return False
-        return node.func.attr in ("exit", "_exit") and isinstance(node.func.value, ast.Name) and node.func.value.id in ("sys", "os")
+        return (
+            node.func.attr in ("exit", "_exit")
+            and isinstance(node.func.value, ast.Name)
+            and node.func.value.id in ("sys", "os")
+        )
 
     # -- dtypes and numpy --------------------------------------------------------------------------------------------
 

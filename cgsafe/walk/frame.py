@@ -9,6 +9,7 @@ from typing import Any
 from cgsafe.events import CaptureSite, Event, Place, Region
 from cgsafe.index.project import File
 from cgsafe.values import (
+    LOW,
     NONE,
     UNKNOWN,
     Class,
@@ -26,7 +27,7 @@ from cgsafe.values import (
 from cgsafe.walk.annotations import annotation_in_file, annotation_value
 from cgsafe.walk.arguments import strengthen
 from cgsafe.walk.calls import Calls
-from cgsafe.walk.conditions import Conditions
+from cgsafe.walk.conditions import DOUBT, Conditions
 from cgsafe.walk.expressions import EXPRESSIONS, Expressions
 from cgsafe.walk.indexing import Indexing
 from cgsafe.walk.withs import Withs
@@ -128,6 +129,10 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs):
         if not here.captured and not here.traced and kind is not CaptureSite:
             return
         key = (kind, node.lineno, node.col_offset, details.get("form") or details.get("how") or "")  # type: ignore[attr-defined]
+        doubt = self.env.get(DOUBT) if self.has_paths else None
+        if isinstance(doubt, Const):
+            confidence = LOW
+            details["why"] = "; ".join(t for t in (details.get("why", ""), doubt.value) if t)
         present = self.sink.events.get(key)
         if present is not None and present.confidence >= confidence:
             return

@@ -22,6 +22,7 @@ from cgsafe.values import (
     Numpy,
     Seq,
     Tensor,
+    TextWith,
     Union,
     Value,
     join,
@@ -93,7 +94,7 @@ class Indexing:
                 if known == key.value and type(known) is type(key.value):
                     return value
             return base.other if base.other is not None else UNKNOWN
-        values = [v for _, v in base.items]
+        values = [v for k, v in base.items if not isinstance(key, TextWith) or (isinstance(k, str) and key.part in k)]
         if base.other is not None:
             values.append(base.other)
         return join_all(values)

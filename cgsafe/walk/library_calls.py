@@ -47,7 +47,9 @@ def call_library(frame: Frame, name: str, args: Arguments, node: Any) -> Value:
     first = args.positional[0] if args.positional else UNKNOWN
     if name == "functools.partial":
         if args.positional:
-            return Partial(first, tuple(args.positional[1:]), tuple(sorted(args.keywords.items(), key=lambda kv: kv[0])))
+            return Partial(
+                first, tuple(args.positional[1:]), tuple(sorted(args.keywords.items(), key=lambda kv: kv[0]))
+            )
         return UNKNOWN
     if name in _IDENTITY_DECORATORS:
         # With a function: its decorated self. With options: a decorator.
@@ -273,7 +275,13 @@ def _dict_method(frame: Frame, receiver: Dict, name: str, args: Arguments, node:
             result = default
         else:
             result = join_all([*known.values(), default])
-        if name == "pop" and isinstance(first, Const) and first.value in known and target is not None and frame.branches == 0:
+        if (
+            name == "pop"
+            and isinstance(first, Const)
+            and first.value in known
+            and target is not None
+            and frame.branches == 0
+        ):
             del known[first.value]
             frame.rebind(target, Dict(known, receiver.other))
         elif name == "setdefault" and target is not None and isinstance(first, Const) and first.value not in known:
@@ -333,7 +341,14 @@ def _plain_method(frame: Frame, receiver: Value, name: str, args: Arguments, nod
             for value in [*args.positional, *args.keywords.values()]:
                 frame.read_host(value, node, "format")
         constants = [a.value for a in args.positional if isinstance(a, Const)]
-        if len(constants) == len(args.positional) and name in ("startswith", "endswith", "lower", "upper", "strip", "replace"):
+        if len(constants) == len(args.positional) and name in (
+            "startswith",
+            "endswith",
+            "lower",
+            "upper",
+            "strip",
+            "replace",
+        ):
             try:
                 return Const(getattr(receiver.value, name)(*constants))
             except (TypeError, ValueError):
@@ -424,6 +439,13 @@ def _module_method(frame: Frame, receiver: Instance, name: str, args: Arguments,
     if name == "__setattr__" and len(args.positional) == 2 and isinstance(args.positional[0], Const):
         classes.store(receiver, args.positional[0].value, args.positional[1], frame.branches == 0)
         return NONE
+    if name == "__call__" and classes.find(receiver.definition, "forward") is not None:
+        return frame.call_forward(receiver, args, node)  # super().__call__(...)
+    if name == "get" and args.positional and len(args.positional) > 1:
+        # A mapping whose contents are not known: of a function given as the default, at least that much is.
+        default = args.positional[1]
+        if isinstance(default, (Func, Bound, Partial, Class)):
+            return default
     if name == "__call__" or name == "forward":
         return Tensor("cuda", None, "", LOW) if classes.is_module(receiver.definition) else UNKNOWN
     if name in ("parameters", "buffers"):

@@ -35,6 +35,7 @@ from cgsafe.values import (
     Partial,
     Seq,
     Tensor,
+    Union,
     Value,
     join_all,
     kind_of,
@@ -75,14 +76,26 @@ class TorchCalls:
             return self.call_method(args.positional[0], name[13:], args.drop_first(), node)
         if name.startswith("torch.ops."):
             return self.call_operator(name, args, node)
+        if name in ("torch.nn.Parameter", "torch.nn.parameter.Parameter", "torch.nn.Buffer"):
+            return Tensor("cuda", self._rank_of(args.get(0, "data")), "f" if "Param" in name else "", HIGH)
         value = tables.functions.get(name)
         if value is None:
             if name in tables.modules or name in tables.containers or name in tables.losses:
                 return self.make_module(name, args)
-            if name in ("torch.nn.Parameter", "torch.nn.parameter.Parameter", "torch.nn.Buffer"):
-                return Tensor("cuda", self._rank_of(args.get(0, "data")), "f" if "Param" in name else "", HIGH)
             return self._unlisted(name, args, node)
-        return self.apply(parse_entry(value), name, None, args, node)
+        entry = parse_entry(value)
+        first = args.positional[0] if args.positional else NONE
+        if isinstance(first, Union) and len({p.device for p in first.parts if isinstance(p, Tensor)}) > 1:
+            # It may be on either device: each case on its own.
+            rest = args.positional[1:]
+            cases = [p for p in first.parts if p is not NONE]
+            return join_all(
+                [
+                    self.apply(entry, name, None, Arguments([p, *rest], args.keywords, args.star, args.rest), node)
+                    for p in cases
+                ]
+            )
+        return self.apply(entry, name, None, args, node)
 
     def make_graphed_callables(self: Frame, args: Arguments, node: Any) -> Value:
         """Each callable is recorded on its sample arguments, and comes back as something that replays."""
@@ -102,7 +115,11 @@ class TorchCalls:
             elif sample is not None:
                 values = Arguments(star=self.element_of(sample, node))
             place = self.place(node)
-            self.walker.graphed_callables[(place.path, place.line, callee, tuple(values.positional))] = (place, callee, values)
+            self.walker.graphed_callables[(place.path, place.line, callee, tuple(values.positional))] = (
+                place,
+                callee,
+                values,
+            )
         return callables
 
     def _unlisted(self: Frame, name: str, args: Arguments, node: Any) -> Value:
@@ -137,9 +154,11 @@ class TorchCalls:
             return
         if entry.read == "size":
             return
-        if args.positional:
-            last = name.rpartition(".")[2]
-            self.read_host(args.positional[0], node, last)
+        last = name.rpartition(".")[2]
+        for value in args.positional:
+            if any(isinstance(p, Tensor) for p in parts_of(value)):
+                self.read_host(value, node, last)
+                return
 
     def result(self: Frame, spec: Spec, name: str, args: Arguments, node: Any) -> Value:
         kind = spec.kind
@@ -484,7 +503,8 @@ class TorchCalls:
         if isinstance(node.slice, ast.Slice) or key is NONE or isinstance(key, Const) and key.value is Ellipsis:
             rank = 1
         elif isinstance(node.slice, ast.Tuple) and any(
-            isinstance(e, ast.Slice) or isinstance(e, ast.Constant) and e.value in (None, Ellipsis) for e in node.slice.elts
+            isinstance(e, ast.Slice) or isinstance(e, ast.Constant) and e.value in (None, Ellipsis)
+            for e in node.slice.elts
         ):
             rank = None if any(isinstance(e, ast.Constant) and e.value is Ellipsis for e in node.slice.elts) else 1
         elif isinstance(key, (Tensor, Seq)) and not isinstance(node.slice, ast.Tuple):

@@ -78,7 +78,13 @@ class Node:
     @property
     def label(self) -> str:
         if self._label is None:
-            text = repr((self.definition and self.definition.label, [a.label for a in self.args], self.outer and self.outer.label))
+            text = repr(
+                (
+                    self.definition and self.definition.label,
+                    [a.label for a in self.args],
+                    self.outer and self.outer.label,
+                )
+            )
             self._label = hashlib.blake2b(text.encode(errors="replace"), digest_size=6).hexdigest()
         return self._label
 

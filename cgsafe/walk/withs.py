@@ -52,7 +52,9 @@ class Withs:
                     self.begin_capture(node, "graph-context", "`with torch.cuda.graph(...)` records this block")
                     return NONE
                 if part.name == "cgsafe.captured-context":
-                    self.begin_capture(node, "graph-context", "this context manager records the block into a CUDA graph")
+                    self.begin_capture(
+                        node, "graph-context", "this context manager records the block into a CUDA graph"
+                    )
                     return part.detail if isinstance(part.detail, Value) else UNKNOWN
                 if part.name == "cgsafe.context":
                     return part.detail if isinstance(part.detail, Value) else UNKNOWN

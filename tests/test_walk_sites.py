@@ -1,0 +1,91 @@
+"""Capture sites (CG401): `torch.cuda.graph(...)` with and without a stream, in every way of writing it."""
+
+from __future__ import annotations
+
+import pytest
+
+from expectations import cases, verify
+
+SITES = {
+    "plain": "with torch.cuda.graph(g):  # expect: CG401",
+    "pool by keyword": "with torch.cuda.graph(g, pool=p):  # expect: CG401",
+    "pool by position": "with torch.cuda.graph(g, p):  # expect: CG401",
+    "None as stream": "with torch.cuda.graph(g, p, None):  # expect: CG401",
+    "error mode": "with torch.cuda.graph(g, capture_error_mode='global'):  # expect: CG401",
+    "graphs.graph": "with torch.cuda.graphs.graph(g):  # expect: CG401",
+    "known keywords": "o = dict(pool=p)\n    with torch.cuda.graph(g, **o):  # expect: CG401",
+    "known positions": "o = (g, p)\n    with torch.cuda.graph(*o):  # expect: CG401",
+    "imported": "from torch.cuda import graph\n    with graph(g):  # expect: CG401",
+    "imported as": "from torch.cuda import graph as record\n    with record(g):  # expect: CG401",
+    "imported from graphs": "from torch.cuda.graphs import graph\n    with graph(g):  # expect: CG401",
+    "module as": "import torch.cuda as cu\n    with cu.graph(g):  # expect: CG401",
+    "kept in a variable": "make = torch.cuda.graph\n    with make(g):  # expect: CG401",
+    "partial": "from functools import partial\n    make = partial(torch.cuda.graph, pool=p)\n"
+    "    with make(g):  # expect: CG401",
+    "several items": "with torch.no_grad(), torch.cuda.graph(g):  # expect: CG401",
+    "inside with stream": "with torch.cuda.stream(s), torch.cuda.graph(g):  # expect: CG401",
+    "stream by keyword": "with torch.cuda.graph(g, stream=s):",
+    "stream by position": "with torch.cuda.graph(g, p, s):",
+    "stream in a known dict": "o = dict(stream=s)\n    with torch.cuda.graph(g, **o):",
+    "stream in known positions": "o = (g, p, s)\n    with torch.cuda.graph(*o):",
+    "unknown keywords": "with torch.cuda.graph(g, **options):",
+    "unknown positions": "with torch.cuda.graph(*options):",
+    "current stream": "with torch.cuda.graph(g, stream=torch.cuda.current_stream()):",
+    "stream in a partial": "from functools import partial\n    make = partial(torch.cuda.graph, stream=s)\n"
+    "    with make(g):",
+    "another graph": "from other import graph\n    with graph(g):",
+    "a method named graph": "with options.graph(g):",
+    "in a string": "text = 'with torch.cuda.graph(g):'\n    if text:",
+}
+
+
+NO_TEXT = "sites are looked for where the text says `graph(`"
+SITE_GAPS = {"imported as": NO_TEXT, "kept in a variable": NO_TEXT, "partial": NO_TEXT}
+
+
+@pytest.mark.parametrize("site", cases(SITES, SITE_GAPS))
+def test_capture_sites(check, site):
+    verify(check, {"run.py": f"import torch\n\n\ndef run(g, p, s, options):\n    {site}\n        pass\n"})
+
+
+@pytest.mark.parametrize("kind", ["method", "module level", "nested function", "class body of a module", "async"])
+def test_capture_sites_wherever_they_stand(check, kind):
+    program = {
+        "method": "class R:\n    def run(self):\n"
+        "        with torch.cuda.graph(self.g):  # expect: CG401\n            pass",
+        "module level": "g = torch.cuda.CUDAGraph()\nwith torch.cuda.graph(g):  # expect: CG401\n    pass",
+        "nested function": "def a(g):\n    def b():\n        with torch.cuda.graph(g):  # expect: CG401\n"
+        "            pass\n    b()",
+        "class body of a module": "class M(torch.nn.Module):\n    def forward(self, x):\n"
+        "        return x\n    def capture(self, g):\n        with torch.cuda.graph(g):  # expect: CG401\n"
+        "            self(1)",
+        "async": "async def run(g):\n    with torch.cuda.graph(g):  # expect: CG401\n        pass",
+    }[kind]
+    verify(check, {"run.py": f"import torch\n\n{program}\n"})
+
+
+def test_the_advice_names_the_stream_of_the_warm_up(check):
+    program = """
+        import torch
+
+        def run(step, x):
+            side = torch.cuda.Stream()
+            with torch.cuda.stream(side):
+                step(x)
+            g = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(g):  # expect: CG401
+                step(x)
+        """
+    report = verify(check, {"run.py": program})
+    assert "stream=side" in report.findings[0].fix.description
+    assert report.findings[0].severity.value == "warning"
+
+
+def test_the_advice_is_the_projects_own_way(check):
+    files = {
+        "vllm/__init__.py": "",
+        "vllm/run.py": "import torch\n\n\ndef run(g):\n    with torch.cuda.graph(g):  # expect: CG401\n        pass\n",
+    }
+    report = verify(check, files)
+    assert "current_stream()" in report.findings[0].fix.description
+    assert "vllm.utils.torch_utils" in report.findings[0].fix.description
