@@ -76,7 +76,10 @@ class Store:
             draft.replace(path)
             self._prune()
         except (OSError, ValueError):
-            draft.unlink(missing_ok=True)
+            try:
+                draft.unlink(missing_ok=True)
+            except OSError:
+                return
 
     def _prune(self) -> None:
         assert self.folder is not None

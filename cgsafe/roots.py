@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -76,8 +77,9 @@ def instantiated_names(walker: Walker) -> frozenset[str]:
 
 def site_candidates(walker: Walker, paths: Iterable[str]) -> list[Candidate]:
     """Functions, and module bodies ("" as name), whose text may open a capture."""
-    found = []
-    for path in sorted(paths):
+    found: list[Candidate] = []
+    paths_set = set(paths)
+    for path in sorted(paths_set):
         file = walker.project.files[path]
         lines = sorted({*file.index["triggers"].get("capture", ()), *file.index["triggers"].get("compile", ())})
         if not lines:
@@ -90,7 +92,61 @@ def site_candidates(walker: Walker, paths: Iterable[str]) -> list[Candidate]:
             names.add(holders[-1] if holders else "")
         if capture_lines:
             names.add("")
+        names.update(_users_of_aliases(walker, file, spans, capture_lines))
         found.extend(Candidate(path, "site", name) for name in sorted(names))
+    present = set(found)
+    for candidate in list(found):
+        for caller in _callers(walker, candidate, paths_set):
+            if caller not in present:
+                present.add(caller)
+                found.append(caller)
+    return sorted(found, key=lambda c: c.key)
+
+
+def _users_of_aliases(walker: Walker, file: Any, spans: list[Any], lines: Any) -> set[str]:
+    """Functions that use another name of `torch.cuda.graph`, made at the top of the file."""
+    aliases = [
+        local
+        for local, (module, attribute, _) in file.index["imports"].items()
+        if attribute in ("graph", "make_graphed_callables") and module.startswith("torch.cuda")
+    ]
+    for name, places in file.index["names"].items():
+        if any(first <= line <= last for first, last in places for line in lines):
+            aliases.append(name)
+    if not aliases:
+        return set()
+    pattern = re.compile(r"\b(?:" + "|".join(map(re.escape, aliases)) + r")\b")
+    text = walker.text(file).lines
+    return {name for first, last, name in spans if pattern.search("\n".join(text[first:last]))}
+
+
+def _callers(walker: Walker, candidate: Candidate, paths: set[str]) -> list[Candidate]:
+    """Functions that call one which opens a capture: they know what is captured."""
+    file = walker.project.files[candidate.path]
+    if not candidate.name:
+        return []
+    entry = file.index["functions"][candidate.name]
+    name = candidate.name
+    if entry[3]:
+        if name.rpartition(".")[2] not in ("__init__", "__enter__", "__call__"):
+            return []
+        name = entry[3]
+    if "." in name:
+        return []
+    found = []
+    for path in sorted(paths):
+        other = walker.project.files[path]
+        locals_ = [l for l, (_, attribute, _) in other.index["imports"].items() if attribute == name]
+        if other is file:
+            locals_.append(name)
+        if not locals_:
+            continue
+        pattern = re.compile(r"\b(?:" + "|".join(map(re.escape, locals_)) + r")\(")
+        text = walker.text(other).lines
+        for qualified, (first, _, last, _, _) in other.index["functions"].items():
+            if not (other is file and qualified == candidate.name) and pattern.search("\n".join(text[first:last])):
+                found.append(Candidate(path, "site", qualified))
+        found.append(Candidate(path, "site", ""))
     return found
 
 

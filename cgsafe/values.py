@@ -391,6 +391,7 @@ TRUE = Const(True)
 FALSE = Const(False)
 NUMPY = Numpy()
 INT, FLOAT, BOOL, STR = Host("int"), Host("float"), Host("bool"), Host("str")
+NEVER = Host("never")  # the outcome of a call that has not returned yet: whatever else there is covers it
 SETTINGS = Host("settings")  # an object that holds settings, and whatever is read from it
 NUMBER, OBJECT, SHAPE, DTYPE = Host("number"), Host("object"), Host("shape"), Host("dtype")
 _KIND_OF = {bool: BOOL, int: INT, float: FLOAT, str: STR}
@@ -401,8 +402,10 @@ _joins: dict[tuple[Value, Value], Value] = {}
 
 def join(a: Value, b: Value) -> Value:
     """The least value that covers both."""
-    if a is b:
+    if a is b or b is NEVER:
         return a
+    if a is NEVER:
+        return b
     found = _joins.get((a, b))
     if found is None:
         found = _joins[(a, b)] = _joins[(b, a)] = _join(a, b)
@@ -459,6 +462,10 @@ def _union(parts: list[Value]) -> Value:
 
 def _merge(a: Value, b: Value) -> Value | None:
     """One value for two of the same sort, or None where they are better kept apart."""
+    if isinstance(a, ExtInstance) and isinstance(b, ExtInstance) and a.name == b.name:
+        if isinstance(a.detail, (Seq, Dict)) and isinstance(b.detail, (Seq, Dict)):
+            return ExtInstance(a.name, join(a.detail, b.detail))  # containers of modules
+        return None
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         if a.device != b.device:
             return None

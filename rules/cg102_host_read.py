@@ -13,6 +13,7 @@ EXPLICIT = {
     "numpy": "the conversion to numpy",
     "__array__": "the conversion to numpy",
     "to-cpu": "the copy to the CPU",
+    "copy": "`copy_` into a tensor on the CPU",
     "is_nonzero": "`.is_nonzero()`",
     "_check_tensor_all": "`torch._check_tensor_all`, which reads the condition,",
     "_check_tensor_all_with": "`torch._check_tensor_all_with`, which reads the condition,",

@@ -22,10 +22,8 @@ def all_examples() -> list[Path]:
 
 
 GAPS = {
-    "CG102-bad_copies": "torch.device(...) forgets its argument",
     "CG301-bad_behind_op": "a registry that is empty at first and filled by `REGISTRY[name] = ...`; "
     "a class attribute that is set from outside",
-    "CG401-bad_forms": "an alias of torch.cuda.graph is found only where the text says `graph(`",
 }
 
 

@@ -307,13 +307,7 @@ PROGRAMS = {
 NO_BEGIN = "torch.cuda.CUDAGraph() is a plain object by its table, so that capture_begin and capture_end mean nothing"
 NO_CALLER = "only functions whose own text holds a capture are walked, not those that call or enter them"
 GAPS = {
-    "capture of a function that is passed in": NO_CALLER,
-    "capture in a helper's context manager": NO_CALLER,
     "capture by a class of one's own": NO_CALLER,
-    "capture_begin and capture_end": NO_BEGIN,
-    "capture_begin at module level": NO_BEGIN,
-    "capture_begin in try and finally": NO_BEGIN,
-    "capture_begin on an attribute": NO_BEGIN,
 }
 
 

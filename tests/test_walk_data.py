@@ -154,7 +154,6 @@ PROGRAMS = {
 GAPS = {
     "dataclass comparison": "== of dataclasses compares their fields",
     "namedtuple": "collections.namedtuple makes a class",
-    "tuple unpacking with a star": "known elements are joined where a target has a star",
 }
 
 

@@ -350,7 +350,6 @@ PROGRAMS = {
 }
 
 GAPS = {
-    "ModuleList with append, index and slice": "an nn.ModuleList that is filled by append in a loop",
     "ModuleDict filled by key": "an nn.ModuleDict that is filled by key in a loop",
     "autograd.Function": "Function.apply calls the forward of the function",
 }

@@ -144,18 +144,9 @@ NO_READ = {
 DEVICE = "torch.device(...) forgets its argument"
 INTO_CPU = "a copy of a device tensor into one on the CPU is a read"
 EXPLICIT_GAPS = {
-    "to(torch.device('cpu'))": DEVICE,
-    "to(device=torch.device('cpu'))": DEVICE,
-    "to a device variable": DEVICE,
-    "type by name": "a type that is named by a string",
     "type_as a CPU tensor": INTO_CPU,
-    "copy into a CPU tensor": INTO_CPU,
-    "copy into a CPU tensor, non_blocking": INTO_CPU,
-    "copy into pinned memory": INTO_CPU,
     "store into a CPU tensor": INTO_CPU,
     "store an element into a CPU tensor": INTO_CPU,
-    "as_tensor on the CPU": INTO_CPU,
-    "tensor on the CPU": INTO_CPU,
     "torch.save": "serialising a tensor reads it",
     "pickle.dumps": "serialising a tensor reads it",
 }
@@ -163,22 +154,11 @@ INDEX = "an index or length of a host sequence calls __index__"
 SIZE = "a size that is a tensor is read"
 TEXT = "text made of a tensor reads it"
 IMPLICIT_GAPS = {
-    "slice of a list": INDEX,
-    "index of a list": INDEX,
-    "index of a tuple": INDEX,
     "__index__": INDEX,
     "hex": INDEX,
     "bin": INDEX,
     "list times": INDEX,
     "str times": INDEX,
-    "size of zeros": SIZE,
-    "view": SIZE,
-    "reshape": SIZE,
-    "expand": SIZE,
-    "arange": SIZE,
-    "narrow": SIZE,
-    "split": SIZE,
-    "full": "a fill value that is a tensor is read",
     "repr": TEXT,
     "format function": TEXT,
     "percent": TEXT,

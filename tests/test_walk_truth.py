@@ -188,8 +188,6 @@ ITERTOOLS = "functions of itertools ask their predicate, or the selectors, for i
 PARTS = "comparing containers compares their elements, and asks for the truth of each comparison"
 SAME = "of tensors whose abstract values are equal, nothing tells whether they are one object"
 ASKED_GAPS = {
-    "operator.not_": OPERATOR,
-    "operator.truth": OPERATOR,
     "operator.contains": OPERATOR,
     "itertools.takewhile": ITERTOOLS,
     "itertools.compress": ITERTOOLS,

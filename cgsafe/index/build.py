@@ -17,6 +17,8 @@ from typing import Any
 _TRIGGERS = {
     "capture": (
         "graph(",
+        "cuda.graph",
+        "import graph",
         "capture_begin",
         "make_graphed_callables",
         '"reduce-overhead"',

@@ -146,7 +146,7 @@ class Calls(TorchCalls):
         called = self.walker.call(definition, scope, args, where)
         self.record_call(node, called)
         self.after_call(args)
-        return called.result if not self.tables.names_host(definition.name) else on_host(called.result)
+        return called.outcome if not self.tables.names_host(definition.name) else on_host(called.outcome)
 
     def after_call(self: Frame, args: Arguments) -> None:
         """While an object is made, what a method of it stored is read from the object again."""

@@ -39,13 +39,14 @@ _MODULE_BASES = ("torch.nn.", "lightning.", "pytorch_lightning.")
 class State:
     """The outcome of constructing an object: what its attributes hold."""
 
-    __slots__ = ("args", "attributes", "definition", "depth", "generic", "hooks", "known", "label", "started")
+    __slots__ = ("args", "attributes", "definition", "depth", "generic", "hooks", "known", "placeholders", "label", "started")
 
     def __init__(self, definition: ClassDef, args: Any, label: str, depth: int, generic: bool):
         self.definition = definition
         self.args = args
         self.attributes: dict[str, Value] = {}
         self.known: dict[str, Value | None] = {}  # attributes as they were found once the object was complete
+        self.placeholders: set[str] = set()  # attributes of which the constructor only says that they are None for now
         self.hooks: list[tuple[str, Value]] = []
         self.label = label
         self.depth = depth
@@ -334,6 +335,7 @@ class ClassTable:
         if not certain and name in state.attributes:
             value = join(state.attributes[name], value)
         state.attributes[name] = value
+        state.placeholders.discard(name)
 
     def add_hook(self, instance: Instance, kind: str, hook: Value) -> None:
         if (kind, hook) not in instance.state.hooks:
@@ -369,6 +371,9 @@ class ClassTable:
                 late = self.late(instance, name)
                 if late is not None:
                     return late if value is UNKNOWN else join(value, late)
+                if name in state.placeholders:
+                    annotated = self._annotation(definition, name)
+                    return UNKNOWN if annotated is None else join(NONE, annotated)
             return value
         if found is not None:
             value = self.member(found[0], name, found[1], instance)
@@ -400,7 +405,7 @@ class ClassTable:
         called = self.walker.call(function, owner.scope, Arguments([instance]), region)
         if frame is not None and node is not None:
             frame.record_call(node, called)
-        return called.result
+        return called.outcome
 
     def member(self, owner: ClassDef, name: str, what: Any, receiver: Value | None) -> Value | None:
         """A class-level definition as seen through an instance (or through the class, where `receiver` is None)."""

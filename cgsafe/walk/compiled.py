@@ -55,6 +55,9 @@ def compile_call(frame: Frame, args: Arguments, node: Any) -> Value:
         return Partial(Ext("torch.compile"), (), rest)
     walker = frame.walker
     results: list[Value] = []
+    disabled = args.keywords.get("disable")
+    if isinstance(disabled, Const) and disabled.value is True:
+        return target
     for part in parts_of(target):
         if isinstance(part, Compiled) or not isinstance(part, (Func, Bound, Partial, Instance, Class, ExtInstance)):
             results.append(part)
@@ -103,6 +106,8 @@ def _name(value: Value) -> str:
 def call_custom_op(frame: Frame, namespace: str, name: str, args: Arguments, node: Any) -> Value:
     """`torch.ops.ns.name(...)`: the function registered for it runs, opaque to an enclosing torch.compile."""
     function = frame.walker.custom_ops().get(name)
+    if isinstance(function, Partial) and isinstance(function.func, Ext) and function.func.name == "cgsafe.operator":
+        function = function.args[1]
     if function is None:
         return UNKNOWN
     here = frame.region
@@ -124,7 +129,7 @@ def find_custom_ops(walker: Any) -> dict[str, Value]:
         for qualified, (_first, _line, _last, cls, decorators) in file.index["functions"].items():
             if cls or not decorators:
                 continue
-            if any(d.rpartition(".")[2] in ("custom_op", "triton_op") for d in decorators):
+            if any(d.rpartition(".")[2] in ("custom_op", "triton_op", "impl") for d in decorators):
                 definition = walker.definitions.function(file, qualified)
                 ops.setdefault(_decorated_name(walker, definition), Func(definition))
         _registrations(walker, file, ops)
@@ -141,6 +146,9 @@ def _decorated_name(walker: Any, definition: Any) -> str:
             text = node.args[0].value
             if isinstance(text, str) and "::" in text:
                 return text.partition("::")[2]
+        if isinstance(node, ast.Call) and len(node.args) > 1 and isinstance(node.args[1], ast.Constant):
+            if isinstance(node.args[1].value, str):  # @impl(library, "name", "CUDA")
+                return node.args[1].value
     return str(definition.name)
 
 
@@ -154,7 +162,7 @@ def _registrations(walker: Any, file: Any, ops: dict[str, Value]) -> None:
     for line in file.index["triggers"]["op"]:
         text = lines[line - 1]
         name = text.strip().partition("(")[0].rpartition(".")[2].strip()
-        if name not in walker.tables.op_registrars:
+        if name not in walker.tables.op_registrars and name != "impl":
             continue
         call = _call_at(lines, line)
         if call is None:
@@ -164,8 +172,8 @@ def _registrations(walker: Any, file: Any, ops: dict[str, Value]) -> None:
         function = given.get("op_func") or (call.args[1] if len(call.args) > 1 else None)
         if isinstance(op_name, ast.Constant) and isinstance(op_name.value, str) and isinstance(function, ast.expr):
             value = Frame(walker, Node(None, HOST, (), None), None, file, 0).eval(function)
-            if isinstance(value, (Func, Union)):
-                ops.setdefault(op_name.value, value)
+            if isinstance(value, (Func, Union, Partial)):
+                ops.setdefault(op_name.value.rpartition("::")[2], value)
 
 
 def _call_at(lines: list[str], line: int) -> ast.Call | None:

@@ -71,13 +71,20 @@ _CONSTANT_ATTRIBUTES: dict[str, Value] = {
     "sys.version_info": Host("object"),
     "sys.maxsize": Host("int"),
 }
-_CONSTRUCTED = frozenset(("torch.cuda.CUDAGraph", "torch.cuda.Stream", "torch.cuda.Event"))
 
 
 class Facts:
     """Everything that the walk looks up by name."""
 
     capture_contexts = frozenset(("torch.cuda.graph", "torch.cuda.graphs.graph"))
+    constructed = frozenset(("torch.cuda.CUDAGraph", "torch.cuda.graphs.CUDAGraph"))
+    # Methods whose arguments are sizes, numbers of rows and the like.
+    sized_methods = frozenset(
+        (
+            "view reshape expand narrow split unflatten repeat unfold chunk roll new_zeros new_ones new_empty new_full "
+            "resize_ tile"
+        ).split()
+    )
     graph_makers = frozenset(("torch.cuda.make_graphed_callables", "torch.cuda.graphs.make_graphed_callables"))
     checkpoint_options = frozenset(("use_reentrant", "preserve_rng_state", "context_fn", "determinism_check", "debug"))
 
@@ -226,7 +233,7 @@ class Facts:
             last = decorator.rpartition(".")[2]
             if last in self.eager_breaks and region.captured:
                 return "eager-break"
-            if decorator in self.kernels:
+            if decorator in self.kernels or last in self.kernels:
                 return "cut"
         return None
 

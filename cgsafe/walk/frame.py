@@ -194,6 +194,17 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs):
                 for target, item, source in zip(targets, value.items, sources, strict=True):
                     self.assign(target, item, source)
                 return
+        if isinstance(value, Seq) and value.items is not None and len(value.items) >= len(targets) - 1:
+            at = next((n for n, t in enumerate(targets) if isinstance(t, ast.Starred)), None)
+            if at is not None:
+                after = len(targets) - at - 1
+                middle = value.items[at : len(value.items) - after]
+                for target, item in zip(targets[:at], value.items, strict=False):
+                    self.assign(target, item)
+                self.assign(targets[at].value, Seq("list", middle))  # type: ignore[attr-defined]
+                for target, item in zip(targets[at + 1 :], value.items[len(value.items) - after :], strict=True):
+                    self.assign(target, item)
+                return
         element = self.element_of(value, node)
         for target in targets:
             self.assign(target, element, origin)
@@ -209,6 +220,8 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs):
         for part in parts_of(base):
             if isinstance(part, Instance):
                 self.walker.classes.store(part, target.attr, value, self.branches == 0)
+                if isinstance(origin, ast.Constant) and value is NONE and self.branches == 0:
+                    part.state.placeholders.add(target.attr)
             elif isinstance(part, Class) and isinstance(target.value, ast.Name):
                 self.override(part, target.attr, value)
         if self.watch is not None and isinstance(target.value, ast.Name) and target.value.id == "self":

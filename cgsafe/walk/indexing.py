@@ -31,6 +31,7 @@ from cgsafe.values import (
     parts_of,
 )
 from cgsafe.walk.arguments import Arguments
+from cgsafe.walk.torch_calls import slice_bounds
 
 if TYPE_CHECKING:
     from cgsafe.walk.frame import Frame
@@ -70,6 +71,10 @@ class Indexing:
         return UNKNOWN
 
     def _sequence_item(self: Frame, base: Seq, key: Value, node: ast.Subscript) -> Value:
+        if any(isinstance(p, Tensor) for p in parts_of(key)):
+            self.read_host(key, node.slice, "index")
+        for bound in slice_bounds(node.slice):
+            self.read_host(self.eval(bound), bound, "index")
         if isinstance(node.slice, ast.Slice):
             if base.items is not None:
                 bounds = [self._int(b) for b in (node.slice.lower, node.slice.upper, node.slice.step)]
@@ -149,7 +154,8 @@ class Indexing:
     def element_of(self: Frame, value: Value, node: Any) -> Value:
         """What iterating over a value gives each time."""
         if isinstance(value, Union):
-            return join_all([self.element_of(p, node) for p in value.parts if p is not NONE])
+            filled = [p for p in value.parts if p is not NONE and not (isinstance(p, Seq) and p.items == ())]
+            return join_all([self.element_of(p, node) for p in filled])
         if isinstance(value, Seq):
             return value.element if value.element is not None else UNKNOWN
         if isinstance(value, Tensor):

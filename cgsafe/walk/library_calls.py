@@ -60,6 +60,10 @@ def call_library(frame: Frame, name: str, args: Arguments, node: Any) -> Value:
         return Ext("cgsafe.identity") if name.endswith("wraps") else first
     if name == "cgsafe.identity":
         return first
+    if name == "cgsafe.make-operator":
+        return Partial(Ext("cgsafe.operator"), tuple(args.positional), ())
+    if name == "cgsafe.operator":
+        return _run_operator(frame, args, node)
     if name in ("contextlib.contextmanager", "contextlib.asynccontextmanager"):
         return Partial(Ext("cgsafe.enter-generator"), (first,), ())
     if name == "cgsafe.enter-generator":
@@ -80,9 +84,12 @@ def call_library(frame: Frame, name: str, args: Arguments, node: Any) -> Value:
         for value in args.positional:
             frame.read_host(value, node, "math")
         return INT if name in ("math.ceil", "math.floor", "math.prod", "math.gcd") else FLOAT
-    if name in ("operator.index", "operator.truth"):
+    if name == "operator.index":
         frame.read_host(first, node, "index")
         return INT
+    if name in ("operator.truth", "operator.not_"):
+        frame.test(first, node, "bool", node)
+        return BOOL
     if name.startswith("itertools."):
         return _itertools(frame, name, args, node)
     if name in ("contextlib.ExitStack", "contextlib.AsyncExitStack"):
@@ -138,6 +145,20 @@ def _generator_context(frame: Frame, args: Arguments, node: Any) -> Value:
     captured = definition is not None and definition in frame.walker.capturing_generators
     element = result.element if isinstance(result, Seq) and result.element is not None else NONE
     return ExtInstance("cgsafe.captured-context" if captured else "cgsafe.context", element)
+
+
+def _run_operator(frame: Frame, args: Arguments, node: Any) -> Value:
+    """A custom operator is called by the name of its function."""
+    from cgsafe.events import region
+
+    here = frame.region
+    name = args.positional[0]
+    label = str(name.value) if isinstance(name, Const) else "operator"
+    frame.region = region(here.captured, False, label, here.explicit, here.root, here.doubt)
+    try:
+        return frame.call_value(args.positional[1], Arguments(args.positional[2:], args.keywords, args.star, args.rest), node)
+    finally:
+        frame.region = here
 
 
 def _itertools(frame: Frame, name: str, args: Arguments, node: Any) -> Value:

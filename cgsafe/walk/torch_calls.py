@@ -70,6 +70,12 @@ class TorchCalls:
         tables = self.tables
         if name in tables.capture_contexts:
             return self.capture_context(name, args, node)
+        if name in tables.constructed:
+            return ExtInstance(name)
+        if name == "torch.device":
+            return Device(self.device_of(args.get(0, "device", "type")) or "")
+        if name in tables.op_decorators:
+            return self.make_operator(args, node)
         if name in tables.graph_makers:
             return self.make_graphed_callables(args, node)
         if name.startswith("torch.Tensor.") and args.positional:
@@ -96,6 +102,15 @@ class TorchCalls:
                 ]
             )
         return self.apply(entry, name, None, args, node)
+
+    def make_operator(self: Frame, args: Arguments, node: Any) -> Value:
+        """`torch.library.custom_op(name, function)`, or as a decorator: a function that a compile cannot look into."""
+        name, function = args.get(0, "name"), args.get(1, "fn")
+        if not isinstance(name, Const):
+            return Ext("cgsafe.identity")
+        if function is None or function is NONE:
+            return Partial(Ext("cgsafe.make-operator"), (name,), ())
+        return Partial(Ext("cgsafe.operator"), (name, function), ())
 
     def make_graphed_callables(self: Frame, args: Arguments, node: Any) -> Value:
         """Each callable is recorded on its sample arguments, and comes back as something that replays."""
@@ -292,6 +307,7 @@ class TorchCalls:
         return "cpu" if self.region.captured else ""
 
     def _spec_factory(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
+        self.read_sizes(args.positional, node)
         device, confidence = self._new_device(args, self._default_device())
         given = args.keywords.get("dtype")
         if given is not None and given is not NONE:
@@ -311,6 +327,14 @@ class TorchCalls:
         if device == "cpu" and isinstance(pinned, Const) and pinned.value:
             device = "pinned"
         return Tensor(device, rank, dtype, confidence)
+
+    def read_sizes(self: Frame, values: list[Value], node: Any) -> None:
+        """Sizes, bounds and fill values are Python numbers: a device tensor in their place is read."""
+        for value in values:
+            for part in parts_of(value):
+                for item in (part.items or (part.element or NONE,)) if isinstance(part, Seq) else (part,):
+                    if any(isinstance(p, Tensor) for p in parts_of(item)):
+                        self.read_host(item, node, "index")
 
     def _spec_factory_like(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
         found = self._tensor_arguments(args)
@@ -347,6 +371,8 @@ class TorchCalls:
         elif data is NUMPY:
             fallback = "cpu"
         device, certain = self._new_device(args, fallback)
+        if device == "cpu" and fallback == "cuda" and data is not None:
+            self.read_host(data, node, "to-cpu")
         given = args.keywords.get("dtype")
         if given is not None and given is not NONE:
             dtype = self.tables.dtype_kind(given)
@@ -406,6 +432,8 @@ class TorchCalls:
         target = args.get(1, "dtype")
         if target is None:
             return STR
+        if isinstance(target, Const) and isinstance(target.value, str):
+            target = Ext(target.value)
         if isinstance(target, Ext) and target.name.endswith("Tensor") and not target.name.startswith("torch.cuda."):
             self.read_host(args.positional[0], node, "to-cpu")
             return Tensor("cpu", base.rank, "", HIGH)
@@ -477,6 +505,12 @@ class TorchCalls:
             value = self.tables.methods.get(name)
             if value is None:
                 return UNKNOWN
+            if name in self.tables.sized_methods:
+                self.read_sizes(args.positional, node)
+            elif name == "copy_" and receiver.device in ("cpu", "pinned"):
+                asynchronous = args.get(1, "non_blocking")
+                if receiver.device == "cpu" or not (isinstance(asynchronous, Const) and asynchronous.value is True):
+                    self.read_host(args.positional[0] if args.positional else NONE, node, "copy")
             return self.apply(parse_entry(value), name, receiver, args, node)
         from cgsafe.walk.library_calls import call_host_method
 
@@ -497,7 +531,7 @@ class TorchCalls:
 
     def tensor_item(self: Frame, base: Tensor, key: Value, node: ast.Subscript) -> Value:
         """`tensor[key]`."""
-        for bound in _slice_bounds(node.slice):
+        for bound in slice_bounds(node.slice):
             self.read_host(self.eval(bound), bound, "index")
         rank: int | None = None
         if isinstance(node.slice, ast.Slice) or key is NONE or isinstance(key, Const) and key.value is Ellipsis:
@@ -512,7 +546,7 @@ class TorchCalls:
         return base.with_(rank=rank)
 
     def tensor_store(self: Frame, base: Tensor, key: Value, value: Value, target: ast.Subscript) -> None:
-        for bound in _slice_bounds(target.slice):
+        for bound in slice_bounds(target.slice):
             self.read_host(self.eval(bound), bound, "index")
 
     # -- modules of torch.nn ---------------------------------------------------------------------------------------
@@ -599,7 +633,7 @@ def _holds(condition: Condition, args: Arguments) -> bool:
     return given is not condition.absent
 
 
-def _slice_bounds(node: ast.expr) -> list[ast.expr]:
+def slice_bounds(node: ast.expr) -> list[ast.expr]:
     found: list[ast.expr] = []
     for part in node.elts if isinstance(node, ast.Tuple) else [node]:
         if isinstance(part, ast.Slice):

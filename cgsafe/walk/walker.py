@@ -13,14 +13,17 @@ from cgsafe.events import HOST, Event, Region
 from cgsafe.index.project import Entity, File, Project
 from cgsafe.walk.facts import facts
 from cgsafe.values import (
+    NEVER,
     NONE,
     UNKNOWN,
     Class,
     Const,
+    Dict,
     Ext,
     Func,
     Host,
     ModuleRef,
+    Seq,
     Union,
     Value,
     join_all,
@@ -66,7 +69,7 @@ class Node:
         self.events: dict[Any, Event] = {}
         self.calls: dict[tuple[int, Node], str] = {}  # (line, callee) -> note
         self.sites: list[tuple[int, str, str, Node]] = []  # captures opened here: line, kind, reason, node of the body
-        self.result: Value = UNKNOWN
+        self.result: Value = NEVER
         self.done = False
         self.recursed = False
         self.raises = False
@@ -74,6 +77,11 @@ class Node:
         self.module_call: ClassDef | None = None
         self.depth = 1 + max([a.depth for a in args] + [outer.depth if outer is not None else 0])
         self._label: str | None = None
+
+    @property
+    def outcome(self) -> Value:
+        """What the call returns; of a function that never does, nothing is known."""
+        return UNKNOWN if self.done and self.result is NEVER else self.result
 
     @property
     def label(self) -> str:
@@ -198,6 +206,12 @@ class Walker:
             value = frame.env.get(name)
             values.append(value if value is not None else UNKNOWN)
         value = join_all(values)
+        if value is NONE:
+            return UNKNOWN  # a place that somebody fills later
+        if (isinstance(value, Seq) and value.items == ()) or (isinstance(value, Dict) and not value.items):
+            from cgsafe.walk.registries import fill
+
+            return fill(self, file, name, value)
         if isinstance(value, (Const, Host)) or value is UNKNOWN or isinstance(value, Union):
             text = self._read(file.path)
             if f"global {name}" in text or (f", {name}" in text and "global " in text):
