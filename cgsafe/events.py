@@ -70,7 +70,10 @@ class TruthTest(Event):
 
     form: str = "if"  # if, elif, while, assert, and, or, not, ternary, comprehension, in, any, all, max, min, sorted, guard, bool, compare
     statement: str = ""  # the statement's first line, for fixes
-    group: tuple[int, int] = (0, 0)  # the place of the statement or expression that asks: several operands may be tensors
+    group: tuple[int, int] = (
+        0,
+        0,
+    )  # the place of the statement or expression that asks: several operands may be tensors
     partly: str = ""  # what else the value may be ("int"), where the tensor is one of several possibilities
 
 

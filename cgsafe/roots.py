@@ -136,7 +136,7 @@ def _callers(walker: Walker, candidate: Candidate, paths: set[str]) -> list[Cand
     found = []
     for path in sorted(paths):
         other = walker.project.files[path]
-        locals_ = [l for l, (_, attribute, _) in other.index["imports"].items() if attribute == name]
+        locals_ = [local for local, (_, attribute, _) in other.index["imports"].items() if attribute == name]
         if other is file:
             locals_.append(name)
         if not locals_:
@@ -283,7 +283,9 @@ def _walk_site(walker: Walker, candidate: Candidate) -> None:
         tree = ast.parse("\n".join(walker.text(file).lines))
     except (SyntaxError, ValueError, RecursionError):
         return
-    body = [s for s in tree.body if isinstance(s, (ast.If, ast.With, ast.Expr, ast.Assign, ast.For, ast.Try))]
+    body: list[ast.stmt] = [
+        s for s in tree.body if isinstance(s, (ast.If, ast.With, ast.Expr, ast.Assign, ast.For, ast.Try))
+    ]
     node = Node(None, HOST, (), None)
     walker.module_nodes[file.path] = node
     frame = Frame(walker, node, None, file, 0)
@@ -377,4 +379,4 @@ def _compiled_start(walker: Walker, site: Any, compiled: Any) -> Start | None:
     return Start(root, node, True)
 
 
-__all__ = ["Arguments", "Callable", "ClassDef", "Region", "Start", "Candidate"]
+__all__ = ["Arguments", "Callable", "Candidate", "ClassDef", "Region", "Start"]

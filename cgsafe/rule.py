@@ -88,7 +88,7 @@ def load_rules() -> tuple[list[type[Rule]], list[str]]:
     for entry in sorted(entry_points(group="cgsafe.rules"), key=lambda e: e.name):
         try:
             loaded = entry.load()
-            classes = loaded() if not isinstance(loaded, type) else (loaded,)
+            classes: Iterable[type[Rule]] = loaded() if not isinstance(loaded, type) else (loaded,)
             for rule in classes:
                 if rule.code in found and found[rule.code] is not rule:
                     raise ValueError(f"the code {rule.code} is taken by {found[rule.code].__module__}")

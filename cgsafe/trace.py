@@ -236,7 +236,23 @@ def from_plain(data: list[Any]) -> Reaches:
     roots = [Root(*r) for r in data[0]]
     steps = [Step(*s) for s in data[1]]
     reaches: Reaches = {}
-    for code, path, line, column, root, way, confidence, message, severity, fix, end, name, function, source, group in data[2]:
+    for (
+        code,
+        path,
+        line,
+        column,
+        root,
+        way,
+        confidence,
+        message,
+        severity,
+        fix,
+        end,
+        name,
+        function,
+        source,
+        group,
+    ) in data[2]:
         reach = Reach(
             roots[root],
             tuple(steps[i] for i in way),

@@ -38,7 +38,7 @@ _interned: dict[tuple[Any, ...], Any] = {}
 
 
 def _make(cls: type, key: tuple[Any, ...], depth: int = 0) -> Any:
-    value = object.__new__(cls)
+    value: Any = object.__new__(cls)
     value._label = None
     value.depth = depth
     for name, part in zip(cls.__slots__, key[1:], strict=False):  # type: ignore[attr-defined]
@@ -493,10 +493,7 @@ def _merge(a: Value, b: Value) -> Value | None:
             return Seq(kind, tuple(join(x, y) for x, y in zip(a.items, b.items, strict=True)))
         if kind == "tuple" and a.items is not None and b.items is not None:
             return None  # of different lengths: what is where stays known of each
-        if a.element is None or b.element is None:
-            element = a.element or b.element
-        else:
-            element = join(a.element, b.element)
+        element = a.element or b.element if a.element is None or b.element is None else join(a.element, b.element)
         return Seq(kind, None, element)
     if isinstance(a, Dict) and isinstance(b, Dict):
         return _join_dicts(a, b)

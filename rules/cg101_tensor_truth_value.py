@@ -70,4 +70,9 @@ class TensorTruthValue(Rule):
         # Measured: the compiler turns these into device-side code where it traces them.
         traced = event.region.traced and not event.region.behind_op and event.form in ("assert", "max", "min")
         advice = _ADVICE.get(event.form, _DEFAULT).format(source=event.source)
-        return Hit(message, Fix(advice[0].upper() + advice[1:]), confidence=Confidence.LOW if traced else None, group=event.group)
+        return Hit(
+            message,
+            Fix(advice[0].upper() + advice[1:]),
+            confidence=Confidence.LOW if traced else None,
+            group=event.group,
+        )

@@ -47,7 +47,10 @@ class HostReadOfTensor(Rule):
             return None
         message = f"{how} copies a tensor on the GPU to the host, which waits for it: `{event.source}`"
         if event.partly:
-            message = f"{how} copies to the host and waits where the value is a tensor on the GPU (it may be {event.partly}): `{event.source}`"
+            message = (
+                f"{how} copies to the host and waits where the value is a tensor on the GPU (it may be {event.partly}): "
+                f"`{event.source}`"
+            )
         if event.why:
             message += f"; {event.why}"
         if event.how in ("item", "tolist"):

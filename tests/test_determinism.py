@@ -291,7 +291,6 @@ def test_a_broken_cache_is_no_fault(project, own_cache):
     assert run(cache=True) == expected
 
 
-@pytest.mark.xfail(strict=True, reason="NotADirectoryError where the cache's folder cannot be made")
 def test_a_cache_that_cannot_be_written_is_no_fault(project, monkeypatch, tmp_path):
     blocked = tmp_path / "not a folder"
     blocked.write_text("")

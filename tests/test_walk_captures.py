@@ -324,7 +324,7 @@ ROOTS = {
 }
 
 
-@pytest.mark.parametrize("kind", cases({kind: kind for kind in ROOTS}, {"capture-begin": NO_BEGIN}))
+@pytest.mark.parametrize("kind", cases({kind: kind for kind in ROOTS}, {}))
 def test_a_root_says_why_it_is_one(check, kind):
     report = verify(check, {"model.py": TORCH + "\n" + textwrap.dedent(PROGRAMS[ROOTS[kind]])})
     (finding,) = report.findings

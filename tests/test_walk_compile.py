@@ -337,12 +337,7 @@ def test_behind_a_custom_operator(check, program):
     check_operator(check, program, compiled=False)
 
 
-DIRECT = {
-    "custom_op called directly": "an operator that is called by its Python name is opaque to a compile all the same",
-}
-
-
-@pytest.mark.parametrize("program", cases(OPS, OP_GAPS | DIRECT))
+@pytest.mark.parametrize("program", cases(OPS, OP_GAPS))
 def test_behind_a_custom_operator_of_a_compiled_model(check, program):
     """An operator's function runs as it is, whatever compiles the code around its call."""
     check_operator(check, program, compiled=True)

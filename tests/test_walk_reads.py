@@ -148,22 +148,12 @@ EXPLICIT_GAPS = {
     "store into a CPU tensor": INTO_CPU,
     "store an element into a CPU tensor": INTO_CPU,
     "torch.save": "serialising a tensor reads it",
-    "pickle.dumps": "serialising a tensor reads it",
 }
 INDEX = "an index or length of a host sequence calls __index__"
 SIZE = "a size that is a tensor is read"
 TEXT = "text made of a tensor reads it"
 IMPLICIT_GAPS = {
     "__index__": INDEX,
-    "hex": INDEX,
-    "bin": INDEX,
-    "list times": INDEX,
-    "str times": INDEX,
-    "repr": TEXT,
-    "format function": TEXT,
-    "percent": TEXT,
-    "percent tuple": TEXT,
-    "tensor of tensors": "a tensor made of a list of device tensors reads each",
 }
 
 

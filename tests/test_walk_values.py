@@ -328,7 +328,6 @@ PROGRAMS = {
 
 GAPS = {
     "a name only tensors have": "what a method that only tensors have returns is of low confidence",
-    "typing.cast": "typing.cast gives the value, not the type that it names",
 }
 
 

@@ -54,10 +54,11 @@ class _Writer:
     def summary(self, report: Report) -> Iterator[str]:
         found = len(report.findings)
         errors = sum(finding.severity is Severity.ERROR for finding in report.findings)
-        if found:
-            text = f"{counted(found, 'finding')} ({counted(errors, 'error')}, {counted(found - errors, 'warning')})"
-        else:
-            text = "No findings"
+        text = (
+            f"{counted(found, 'finding')} ({counted(errors, 'error')}, {counted(found - errors, 'warning')})"
+            if found
+            else "No findings"
+        )
         text += f" in {counted(report.files_checked, 'file')}"
         if report.errors:
             text += f"; {counted(len(report.errors), 'problem')} kept the check from being complete"

@@ -164,4 +164,4 @@ def strengthen(value: Value, annotated: Value) -> Value:
     return value
 
 
-__all__: list[Any] = ["Arguments", "bind", "plain", "strengthen", "NONE"]
+__all__: list[Any] = ["NONE", "Arguments", "bind", "plain", "strengthen"]

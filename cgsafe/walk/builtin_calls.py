@@ -141,6 +141,9 @@ def _min_max(form: str) -> Callable[[Frame, Arguments, Any], Value]:
 
 
 def _sorted(frame: Frame, args: Arguments, node: Any) -> Value:
+    given = _first(args)
+    if isinstance(given, Seq) and given.items is not None and len(given.items) < 2:
+        return Seq("list", given.items)  # nothing to compare
     element = frame.element_of(_first(args), node)
     compared = element
     if "key" in args.keywords and args.keywords["key"] is not NONE:
@@ -339,6 +342,14 @@ def _str(frame: Frame, args: Arguments, node: Any) -> Value:
     return STR
 
 
+def _text(how: str) -> Callable[[Frame, Arguments, Any], Value]:
+    def convert(frame: Frame, args: Arguments, node: Any) -> Value:
+        frame.read_host(_first(args), node, how)
+        return STR
+
+    return convert
+
+
 def _print(frame: Frame, args: Arguments, node: Any) -> Value:
     for value in args.positional:
         frame.read_host(value, node, "print")
@@ -353,7 +364,7 @@ def _pow(frame: Frame, args: Arguments, node: Any) -> Value:
 
 def _divmod(frame: Frame, args: Arguments, node: Any) -> Value:
     if len(args.positional) == 2:
-        one = frame.binary(ast.FloorDiv(), *args.positional, node)
+        one = frame.binary(ast.FloorDiv(), args.positional[0], args.positional[1], node)
         return Seq("tuple", (one, one))
     return UNKNOWN
 
@@ -416,6 +427,11 @@ _BUILTINS: dict[str, Callable[[Frame, Arguments, Any], Value]] = {
     "abs": _abs,
     "round": _round,
     "str": _str,
+    "repr": _text("str"),
+    "format": _text("format"),
+    "hex": _text("index"),
+    "bin": _text("index"),
+    "oct": _text("index"),
     "print": _print,
     "pow": _pow,
     "divmod": _divmod,
@@ -434,10 +450,6 @@ _RESULTS: dict[str, Value] = {
     "hash": INT,
     "ord": INT,
     "chr": STR,
-    "hex": STR,
-    "bin": STR,
-    "repr": STR,
-    "format": STR,
     "input": STR,
     "bytes": OBJECT,
     "bytearray": OBJECT,

@@ -45,7 +45,9 @@ if TYPE_CHECKING:
 
 def on_host(value: Value) -> Value:
     """A value whose name says that it lives on the host."""
-    return join_all([p.with_(device="cpu") if isinstance(p, Tensor) else p for p in parts_of(value)])
+    return join_all(
+        [p.with_(device="cpu") if isinstance(p, Tensor) and p.device != "pinned" else p for p in parts_of(value)]
+    )
 
 
 class Calls(TorchCalls):

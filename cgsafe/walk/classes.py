@@ -30,7 +30,7 @@ from cgsafe.walk.defs import ClassDef, FunctionDef
 from cgsafe.walk.entry import convention, open_value, root_arguments
 
 if TYPE_CHECKING:
-    from cgsafe.walk.walker import Node, Walker
+    from cgsafe.walk.walker import Walker
 
 MAX_STATE_DEPTH = 5  # objects that hold objects that hold ...; deeper ones are known by their class only
 _MODULE_BASES = ("torch.nn.", "lightning.", "pytorch_lightning.")
@@ -39,7 +39,18 @@ _MODULE_BASES = ("torch.nn.", "lightning.", "pytorch_lightning.")
 class State:
     """The outcome of constructing an object: what its attributes hold."""
 
-    __slots__ = ("args", "attributes", "definition", "depth", "generic", "hooks", "known", "placeholders", "label", "started")
+    __slots__ = (
+        "args",
+        "attributes",
+        "definition",
+        "depth",
+        "generic",
+        "hooks",
+        "known",
+        "label",
+        "placeholders",
+        "started",
+    )
 
     def __init__(self, definition: ClassDef, args: Any, label: str, depth: int, generic: bool):
         self.definition = definition
@@ -266,9 +277,9 @@ class ClassTable:
             if isinstance(entry, str):
                 if entry.rpartition(".")[2] in ("NamedTuple", "TypedDict", "BaseModel", "Struct"):
                     return True
-            elif any(d.rpartition(".")[2] in ("dataclass", "define", "frozen", "attrs", "s") for d in entry.decorators):
-                return True
-            elif any("dataclass" in d for d in entry.decorators):
+            elif any(
+                d.rpartition(".")[2] in ("dataclass", "define", "frozen", "attrs", "s") for d in entry.decorators
+            ) or any("dataclass" in d for d in entry.decorators):
                 return True
         return False
 
@@ -350,7 +361,9 @@ class ClassTable:
             return state.known[name]
         value = self._attribute(instance, name, frame, node)
         if value is not None and self.walker.tables.names_host(name):
-            value = join_all([p.with_(device="cpu") if isinstance(p, Tensor) else p for p in parts_of(value)])
+            from cgsafe.walk.calls import on_host
+
+            value = on_host(value)
         if not self._constructing and not self.walker.shallow:
             found = self.find(instance.definition, name)
             if found is None or not isinstance(found[1], FunctionDef) or not is_property(found[1]):
@@ -412,7 +425,7 @@ class ClassTable:
         if isinstance(what, FunctionDef):
             value = self.walker.decorated(what, owner.scope)
             kind = binding(what)
-            if kind == "static" or receiver is None and kind != "class":
+            if kind == "static" or (receiver is None and kind != "class"):
                 return value
             if kind == "class":
                 target = Class(receiver.definition) if isinstance(receiver, Instance) else receiver or Class(owner)
@@ -420,10 +433,10 @@ class ClassTable:
             return Bound(value, receiver) if receiver is not None else value
         if isinstance(what, Value):
             return Bound(what, receiver) if isinstance(what, Func) and receiver is not None else what
-        value = self._class_name(owner, name)
-        if isinstance(value, Func) and isinstance(receiver, Instance) and value.definition.name != "<lambda>":
-            return Bound(value, receiver)
-        return value
+        named = self._class_name(owner, name)
+        if isinstance(named, Func) and isinstance(receiver, Instance) and named.definition.name != "<lambda>":
+            return Bound(named, receiver)
+        return named
 
     def _statement(self, owner: ClassDef, name: str) -> tuple[ast.stmt | None, int]:
         key = (owner, name)

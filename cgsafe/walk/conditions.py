@@ -76,7 +76,7 @@ class Conditions:
                 return special
         if kind is ast.NamedExpr:
             outcome, when_true, when_false = self.condition(node.value, form, owner)  # type: ignore[attr-defined]
-            value = UNKNOWN if outcome is None else Const(outcome)
+            value: Value = UNKNOWN if outcome is None else Const(outcome)
             if outcome is None:
                 value = self.eval(node.value)  # type: ignore[attr-defined]
             self.bind_name(node.target.id, value, node.value)  # type: ignore[attr-defined]
@@ -170,9 +170,18 @@ class Conditions:
                     when_true = [(path, join_all(right.items))]
         if outcome is None and isinstance(op, (ast.In, ast.NotIn)) and isinstance(left, Const):
             holder = dotted_path(right_node)
-            if holder is not None and isinstance(left.value, str) and (right is UNKNOWN or kind_of(right) in ("str", "object", "settings")):
+            if (
+                holder is not None
+                and isinstance(left.value, str)
+                and (right is UNKNOWN or kind_of(right) in ("str", "object", "settings"))
+            ):
                 (when_true if isinstance(op, ast.In) else when_false).append((holder, TextWith(left.value)))
-        if isinstance(op, (ast.Eq, ast.NotEq)) and isinstance(right, Ext) and right.name == "torch.float16" and outcome is None:
+        if (
+            isinstance(op, (ast.Eq, ast.NotEq))
+            and isinstance(right, Ext)
+            and right.name == "torch.float16"
+            and outcome is None
+        ):
             # Half precision has overflow checks of its own; models run in bfloat16 unless told otherwise.
             doubt = Const(f"only where `{ast.unparse(node.left)}` is torch.float16")
             (when_true if isinstance(op, ast.Eq) else when_false).append((DOUBT, doubt))
@@ -304,7 +313,7 @@ class Conditions:
         if isinstance(value, Dict):
             return True if name in ("builtins.dict", "collections.abc.Mapping") else None
         if isinstance(value, Numpy):
-            return True if name == "numpy.ndarray" else False
+            return name == "numpy.ndarray"
         if isinstance(value, Instance):
             externals = self.walker.classes.externals(value.definition)
             if name in externals:

@@ -135,7 +135,9 @@ def _root_value(walker: Walker, definition: FunctionDef, shape: Shape, name: str
             annotated = _by_host_name(walker, name, annotated)
             if isinstance(default, Const) and isinstance(default.value, bool):
                 # A flag by its default, whatever the annotation says.
-                annotated = join_all([p.with_(confidence=LOW) if isinstance(p, Tensor) else p for p in parts_of(annotated)])
+                annotated = join_all(
+                    [p.with_(confidence=LOW) if isinstance(p, Tensor) else p for p in parts_of(annotated)]
+                )
             elif region.captured:
                 sure = [
                     p.with_(confidence=HIGH) if isinstance(p, Tensor) and p.confidence == MEDIUM else p

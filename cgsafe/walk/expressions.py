@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -53,7 +54,7 @@ from cgsafe.walk.entry import convention
 if TYPE_CHECKING:
     from cgsafe.walk.frame import Frame
 
-_BUILTINS = frozenset(dir(__builtins__) if not isinstance(__builtins__, dict) else __builtins__)
+_BUILTINS = frozenset(dir(builtins))
 _CONSTANTS = {True: TRUE, False: FALSE, None: NONE}
 _FOLD: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -104,7 +105,7 @@ class Expressions:
             return value
         if self.shape is not None and name in self.shape.locals:
             return UNKNOWN
-        scope = self.node.outer if self.shape is not None else self.node.outer
+        scope = self.node.outer
         while scope is not None:
             value = scope.cells.get(name)
             if value is not None:
@@ -254,13 +255,20 @@ class Expressions:
             ]
             return join_all(results)
         if isinstance(left, Tensor) or isinstance(right, Tensor):
+            other = right if isinstance(left, Tensor) else left
+            if isinstance(op, ast.Mult) and (isinstance(other, Seq) or kind_of(other) == "str"):
+                self.read_host(left if isinstance(left, Tensor) else right, node, "index")
+                return other
+            if isinstance(op, ast.Mod) and kind_of(left) == "str":
+                self.read_host(right, node, "format")
+                return STR
             if isinstance(left, Numpy) or isinstance(right, Numpy):
                 pass
-            elif isinstance(op, ast.Mod) and isinstance(left, Const) and isinstance(left.value, str):
-                return STR
             return elementwise([left, right], "f" if isinstance(op, ast.Div) else "")
         if isinstance(left, Numpy) or isinstance(right, Numpy):
             return NUMPY
+        if isinstance(op, ast.Mod) and kind_of(left) == "str":
+            self.read_sizes([right], node, "format")
         if isinstance(left, Const) and isinstance(right, Const):
             return _fold(op, left.value, right.value)
         if isinstance(left, Seq) or isinstance(right, Seq):
@@ -298,7 +306,7 @@ class Expressions:
             outcome, _, _ = self.condition(node.operand, "not", node)
             return BOOL if outcome is None else Const(not outcome)
         value = self.eval(node.operand)
-        results = []
+        results: list[Value] = []
         for part in parts_of(value):
             if isinstance(part, Const) and isinstance(part.value, (int, float)):
                 if isinstance(node.op, ast.USub):
@@ -349,14 +357,13 @@ class Expressions:
     def ev_compare(self: Frame, node: ast.Compare) -> Value:
         left = self.eval(node.left)
         results: list[Value] = []
-        left_node: ast.expr = node.left
         for index, (op, right_node) in enumerate(zip(node.ops, node.comparators, strict=True)):
             right = self.eval(right_node)
             result = self.compare(op, left, right, node)
             if index < len(node.ops) - 1:
                 self.test(result, node, "compare", node)
             results.append(result)
-            left, left_node = right, right_node
+            left, _left_node = right, right_node
         if len(results) == 1:
             return results[0]
         if all(isinstance(r, Const) for r in results):
@@ -392,7 +399,8 @@ class Expressions:
         if isinstance(right, Device) and isinstance(left, Const):
             return _compare_devices(op, right, left)
         if isinstance(left, Seq) and isinstance(right, Seq):
-            self.compare_sequences(left, right, node)
+            if not (isinstance(node, ast.Compare) and ast.dump(node.left) == ast.dump(node.comparators[0])):
+                self.compare_sequences(left, right, node)
             return BOOL
         if left is UNKNOWN or right is UNKNOWN:
             return BOOL if NONE in (left, right) or kind_of(left) == "str" or kind_of(right) == "str" else UNKNOWN
@@ -402,17 +410,17 @@ class Expressions:
 
     def compare_sequences(self: Frame, left: Seq, right: Seq, node: ast.AST) -> None:
         """Comparing containers compares their elements, and asks each comparison for its truth."""
-        if left.items is None or right.items is None or len(left.items) != len(right.items):
+        if left.items is None or right.items is None:
             return
-        for a, b in zip(left.items, right.items, strict=True):
-            if isinstance(a, Tensor) and isinstance(b, Tensor) and a is not b:
+        for a, b in zip(left.items, right.items, strict=False):
+            if isinstance(a, Tensor) or isinstance(b, Tensor):
                 self.test(elementwise([a, b], "b"), node, "compare", node)
 
     def contains(self: Frame, op: ast.cmpop, left: Value, right: Value, node: ast.AST) -> Value:
         for part in parts_of(right):
             if isinstance(part, Tensor):
                 self.test(part.with_(dtype="b", rank=0), node, "in", node)
-            elif isinstance(part, Seq) and part.element is not None:
+            elif isinstance(part, Seq) and part.kind != "set" and part.element is not None:
                 pairs = [
                     t
                     for a in parts_of(left)
@@ -570,7 +578,9 @@ class Expressions:
             return None
         if not (isinstance(source.func, ast.Attribute) and source.func.attr == "items" and len(pair.elts) == 2):
             return None
-        if not (isinstance(node.key, ast.Name) and isinstance(pair.elts[0], ast.Name) and node.key.id == pair.elts[0].id):
+        if not (
+            isinstance(node.key, ast.Name) and isinstance(pair.elts[0], ast.Name) and node.key.id == pair.elts[0].id
+        ):
             return None
         mapping = self.eval(source.func.value)
         if not isinstance(mapping, Dict):
@@ -668,10 +678,8 @@ def _fold(op: ast.operator, left: Any, right: Any) -> Value:
     function = _FOLD.get(type(op))
     try:
         if function is None or (
-            isinstance(op, ast.Mult)
-            and isinstance(left, (str, bytes))
-            or isinstance(right, (str, bytes))
-            and isinstance(op, ast.Mult)
+            (isinstance(op, ast.Mult) and isinstance(left, (str, bytes)))
+            or (isinstance(right, (str, bytes)) and isinstance(op, ast.Mult))
         ):
             raise TypeError
         if isinstance(op, ast.Mod) and isinstance(left, (str, bytes)):
@@ -750,4 +758,4 @@ EXPRESSIONS: dict[type, Callable[[Any, Any], Value]] = {
 }
 EXPRESSIONS[ast.SetComp] = EXPRESSIONS[ast.GeneratorExp] = Expressions.ev_listcomp
 
-__all__ = ["Expressions", "elementwise", "HIGH"]
+__all__ = ["HIGH", "Expressions", "elementwise"]

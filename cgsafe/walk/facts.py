@@ -302,4 +302,4 @@ def facts() -> Facts:
     return Facts()
 
 
-__all__ = ["Facts", "facts", "Const", "ExtInstance", "NONE"]
+__all__ = ["NONE", "Const", "ExtInstance", "Facts", "facts"]

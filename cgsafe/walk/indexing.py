@@ -262,4 +262,4 @@ class _Open:
 
 
 _OPEN = _Open()
-__all__ = ["Indexing", "FLOAT"]
+__all__ = ["FLOAT", "Indexing"]

@@ -68,7 +68,12 @@ def call_library(frame: Frame, name: str, args: Arguments, node: Any) -> Value:
         return Partial(Ext("cgsafe.enter-generator"), (first,), ())
     if name == "cgsafe.enter-generator":
         return _generator_context(frame, args, node)
-    if name in ("copy.copy", "copy.deepcopy", "typing.cast"):
+    if name == "typing.cast" and isinstance(node, ast.Call) and len(node.args) == 2:
+        from cgsafe.walk.annotations import annotation_in_file
+        from cgsafe.walk.arguments import strengthen
+
+        return strengthen(args.positional[-1], annotation_in_file(frame.walker, frame.file, node.args[0]))
+    if name in ("copy.copy", "copy.deepcopy"):
         return args.positional[-1] if args.positional else UNKNOWN
     if name in ("collections.OrderedDict", "collections.defaultdict"):
         if name.endswith("defaultdict"):
@@ -90,6 +95,18 @@ def call_library(frame: Frame, name: str, args: Arguments, node: Any) -> Value:
     if name in ("operator.truth", "operator.not_"):
         frame.test(first, node, "bool", node)
         return BOOL
+    if name == "operator.contains" and len(args.positional) == 2:
+        return frame.contains(ast.In(), args.positional[1], first, node)
+    if name in ("torch.save", "pickle.dumps", "pickle.dump"):
+        frame.read_host(first, node, "cpu")
+        return OBJECT
+    if name in ("itertools.takewhile", "itertools.dropwhile", "itertools.filterfalse") and len(args.positional) == 2:
+        element = frame.element_of(args.positional[1], node)
+        frame.test(frame.call_value(first, Arguments([element]), node), node, "filter", node)
+        return Seq("list", None, element)
+    if name == "itertools.compress" and len(args.positional) == 2:
+        frame.test(frame.element_of(args.positional[1], node), node, "filter", node)
+        return Seq("list", None, frame.element_of(first, node))
     if name.startswith("itertools."):
         return _itertools(frame, name, args, node)
     if name in ("contextlib.ExitStack", "contextlib.AsyncExitStack"):
@@ -156,7 +173,9 @@ def _run_operator(frame: Frame, args: Arguments, node: Any) -> Value:
     label = str(name.value) if isinstance(name, Const) else "operator"
     frame.region = region(here.captured, False, label, here.explicit, here.root, here.doubt)
     try:
-        return frame.call_value(args.positional[1], Arguments(args.positional[2:], args.keywords, args.star, args.rest), node)
+        return frame.call_value(
+            args.positional[1], Arguments(args.positional[2:], args.keywords, args.star, args.rest), node
+        )
     finally:
         frame.region = here
 

@@ -251,9 +251,8 @@ class TorchCalls:
     def _spec_reduce_pair(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
         base = self._base(args)
         second = args.get(1, "dim", "other", "axis")
-        if second is None or second is NONE:
-            if not any(n in args.keywords for n in _DIM_NAMES):
-                return Tensor(base.device, 0, base.dtype, base.confidence)
+        if (second is None or second is NONE) and not any(n in args.keywords for n in _DIM_NAMES):
+            return Tensor(base.device, 0, base.dtype, base.confidence)
         if isinstance(second, Tensor):
             return elementwise([p for v in args.positional[:2] for p in parts_of(v)] or [base])
         like = Tensor(base.device, None, base.dtype, base.confidence)
@@ -284,9 +283,7 @@ class TorchCalls:
                 names.add(part.type)
             elif isinstance(part, Const) and isinstance(part.value, str):
                 names.add(part.value.partition(":")[0])
-            elif isinstance(part, Const) and isinstance(part.value, int):
-                names.add("cuda")
-            elif part is INT:
+            elif (isinstance(part, Const) and isinstance(part.value, int)) or part is INT:
                 names.add("cuda")
             elif part is not NONE:
                 names.add("")
@@ -324,17 +321,17 @@ class TorchCalls:
         elif size is not None and kind_of(size) in ("int", "shape"):
             rank = 1 if kind_of(size) == "int" else None
         pinned = args.keywords.get("pin_memory")
-        if device == "cpu" and isinstance(pinned, Const) and pinned.value:
+        if device in ("cpu", "") and isinstance(pinned, Const) and pinned.value:
             device = "pinned"
         return Tensor(device, rank, dtype, confidence)
 
-    def read_sizes(self: Frame, values: list[Value], node: Any) -> None:
+    def read_sizes(self: Frame, values: list[Value], node: Any, how: str = "index") -> None:
         """Sizes, bounds and fill values are Python numbers: a device tensor in their place is read."""
         for value in values:
             for part in parts_of(value):
                 for item in (part.items or (part.element or NONE,)) if isinstance(part, Seq) else (part,):
                     if any(isinstance(p, Tensor) for p in parts_of(item)):
-                        self.read_host(item, node, "index")
+                        self.read_host(item, node, how)
 
     def _spec_factory_like(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
         found = self._tensor_arguments(args)
@@ -363,6 +360,7 @@ class TorchCalls:
         if isinstance(data, Tensor):
             fallback, rank, dtype, confidence = data.device, data.rank, data.dtype, data.confidence
         elif isinstance(data, Seq):
+            self.read_sizes([data], node)
             rank = 1
             dtype = {"int": "i", "float": "f", "bool": "b"}.get(kind_of(data.element) if data.element else "", "")
         elif isinstance(data, (Const, Host)):
@@ -534,10 +532,10 @@ class TorchCalls:
         for bound in slice_bounds(node.slice):
             self.read_host(self.eval(bound), bound, "index")
         rank: int | None = None
-        if isinstance(node.slice, ast.Slice) or key is NONE or isinstance(key, Const) and key.value is Ellipsis:
+        if isinstance(node.slice, ast.Slice) or key is NONE or (isinstance(key, Const) and key.value is Ellipsis):
             rank = 1
         elif isinstance(node.slice, ast.Tuple) and any(
-            isinstance(e, ast.Slice) or isinstance(e, ast.Constant) and e.value in (None, Ellipsis)
+            isinstance(e, ast.Slice) or (isinstance(e, ast.Constant) and e.value in (None, Ellipsis))
             for e in node.slice.elts
         ):
             rank = None if any(isinstance(e, ast.Constant) and e.value is Ellipsis for e in node.slice.elts) else 1

@@ -11,7 +11,6 @@ from typing import Any
 
 from cgsafe.events import HOST, Event, Region
 from cgsafe.index.project import Entity, File, Project
-from cgsafe.walk.facts import facts
 from cgsafe.values import (
     NEVER,
     NONE,
@@ -30,6 +29,7 @@ from cgsafe.values import (
 )
 from cgsafe.walk.arguments import Arguments, bind
 from cgsafe.walk.defs import ClassDef, Definitions, FunctionDef, Text
+from cgsafe.walk.facts import facts
 
 MAX_STACK = 60  # calls deep; what lies deeper is unknown
 MAX_HOST_DEPTH = 2  # calls of host code that are followed while objects are made and decorators applied
@@ -257,14 +257,14 @@ class Walker:
             return self._glance(definition, scope, shape, region)
         bound = bind(self, definition, shape, args, region)
         key = (definition, scope, region, bound)
-        node = self.nodes.get(key) or self._provisional.get(key)
-        if node is not None:
-            if not node.done:
-                node.recursed = True
+        known = self.nodes.get(key) or self._provisional.get(key)
+        if known is not None:
+            if not known.done:
+                known.recursed = True
                 position = self._active.get(key, 0)
                 if self._low:
                     self._low[-1] = min(self._low[-1], position)
-            return node
+            return known
         node = Node(definition, region, bound, scope)
         if len(self._active) >= MAX_STACK or node.depth > MAX_SCOPE_DEPTH + 4:
             self.statistics["cut_depth"] += 1

@@ -24,7 +24,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from typing import Any, Optional
+from typing import Any
 
 import torch
 
@@ -58,7 +58,7 @@ def numbers(rows: int = 16, seed: int = 0, dtype: torch.dtype = DTYPE) -> torch.
     return torch.randn(rows, WIDTH, device=DEVICE, generator=torch.Generator(DEVICE).manual_seed(seed)).to(dtype)
 
 
-def inner_function(x: torch.Tensor, w: torch.Tensor, scale: Optional[torch.Tensor] = None) -> torch.Tensor:
+def inner_function(x: torch.Tensor, w: torch.Tensor, scale: torch.Tensor | None = None) -> torch.Tensor:
     """A product (max-autotune tunes it), a reduction and pointwise work."""
     y = torch.softmax(x @ w, -1)
     if scale is not None:
@@ -66,7 +66,7 @@ def inner_function(x: torch.Tensor, w: torch.Tensor, scale: Optional[torch.Tenso
     return torch.sin(y) + x
 
 
-def pointwise(x: torch.Tensor, w: torch.Tensor, scale: Optional[torch.Tensor] = None) -> torch.Tensor:
+def pointwise(x: torch.Tensor, w: torch.Tensor, scale: torch.Tensor | None = None) -> torch.Tensor:
     return torch.sin(x) * 2 + x
 
 
@@ -212,7 +212,7 @@ def own_graphs(mode: str) -> Result:
 STATE: dict[str, Any] = {"dummy": False, "inner": None, "layers": {}}
 
 
-def op_body(x: torch.Tensor, scale: Optional[torch.Tensor] = None) -> torch.Tensor:
+def op_body(x: torch.Tensor, scale: torch.Tensor | None = None) -> torch.Tensor:
     if STATE["dummy"]:  # as engines do while profiling: no metadata, no work
         return torch.zeros_like(x)
     return STATE["inner"](x, weight(), scale)
@@ -237,10 +237,10 @@ def behind_op(kind: str, mode: str, warmed: str) -> Result:
     scale = torch.full((1,), 2.0, device=DEVICE, dtype=DTYPE)
 
     @torch.compile(fullgraph=True)
-    def outer(x: torch.Tensor, scale: Optional[torch.Tensor] = None) -> torch.Tensor:
+    def outer(x: torch.Tensor, scale: torch.Tensor | None = None) -> torch.Tensor:
         return op(x * 2, scale) + 1
 
-    def call(rows: int, dummy: bool, scale: Optional[torch.Tensor] = None) -> None:
+    def call(rows: int, dummy: bool, scale: torch.Tensor | None = None) -> None:
         STATE["dummy"] = dummy
         outer(numbers(rows), scale)
         STATE["dummy"] = False
@@ -312,7 +312,7 @@ class Layer(torch.nn.Module):
         STATE["layers"][name] = self
 
     @torch.compile(fullgraph=True)
-    def rearrange(self, qkv: Optional[torch.Tensor]) -> Optional[torch.Tensor]:
+    def rearrange(self, qkv: torch.Tensor | None) -> torch.Tensor | None:
         if qkv is None:
             return None
         q, k = torch.split(qkv, [WIDTH // 2, WIDTH // 2], dim=-1)
