@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from cgsafe.findings import Confidence
 
@@ -93,7 +94,7 @@ class CompiledCall(Event):
     decorator: Place | None = None  # where torch.compile is applied to it
     as_decorator: bool = True
     options: tuple[tuple[str, str], ...] = ()  # the arguments of torch.compile, as source
-    warmed: bool = False  # the same callable was seen to run before the capture
+    signature: Any = None  # what is called with which kinds of arguments: a warm-up with the same covers this call
     call: Place | None = None
 
 

@@ -35,6 +35,22 @@ def split(items: Sequence[Item], weights: Sequence[int], shares: int) -> list[li
     return result
 
 
+class Queue:
+    """Numbers 0, 1, 2, ... that processes take one by one, each number once: whoever is free takes the next."""
+
+    def __init__(self, count: int):
+        self.reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        data = b"".join(number.to_bytes(2, "big") for number in range(min(count, 30000)))
+        os.write(writer, data)  # less than a pipe holds
+        os.close(writer)
+
+    def take(self) -> int | None:
+        """The next number; None once all are taken."""
+        data = os.read(self.reader, 2)
+        return int.from_bytes(data, "big") if len(data) == 2 else None
+
+
 class Helper:
     """One helper process. `work` gets its end of a pipe; what it sends is read with `receive`."""
 

@@ -29,6 +29,7 @@ class Start:
     root: Root
     node: Node
     explicit: bool
+    warm: frozenset[Any] = frozenset()  # compiled calls that the host made before
 
 
 @dataclass(frozen=True)
@@ -314,7 +315,7 @@ def explicit_starts(walker: Walker) -> list[Start]:
         kind, reason = next(
             ((k, r) for at, k, r, b in owner.sites if b is body), ("graph-context", "a capture opens here")
         )
-        starts.append(Start(Root(kind, reason, path, line, function), body, True))
+        starts.append(Start(Root(kind, reason, path, line, function), body, True, frozenset(body.warm)))
     for place, callee, args in walker.graphed_callables.values():
         start = _graphed_start(walker, place, callee, args)
         if start is not None:

@@ -20,6 +20,7 @@ class Hit:
     confidence: Confidence | None = None  # an upper bound, on top of what root and values allow
     at: tuple[str, int, int, int, int] | None = None  # a place other than the event's: path, line, column, ends
     function: str = ""  # the function there
+    unless_warmed: bool = False  # no hit where the host made the very same call before the capture
     group: tuple[int, int] | None = None  # hits of one rule with the same group in a file are reported as one
 
 

@@ -7,15 +7,14 @@ import hashlib
 import inspect
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from typing import Any
 
 from cgsafe.cache import KEEP_RUNS, Store, tool_stamp
 from cgsafe.findings import Problem
 from cgsafe.index.project import Project
-from cgsafe.parallel import Helper, available, split
+from cgsafe.parallel import Helper, Queue, available
 from cgsafe.roots import (
     Candidate,
     Start,
@@ -33,6 +32,8 @@ from cgsafe.trace import Judge, Reaches, RootKey, add, capture_sites, collect, f
 from cgsafe.walk.walker import Walker
 
 Progress = Callable[[str, int, int], None]
+CHUNK = 24  # roots that a process takes at a time: neighbours share much of what they reach
+MAX_CHUNKS = 20000
 SMALL = 60  # roots; fewer are not worth another process
 Place = tuple[str, str]  # path and qualified name of a class
 
@@ -97,62 +98,67 @@ def _analyse(project: Project, settings: Settings, rules: Sequence[type[Rule]], 
     top = [c for c in modules if c.name.rpartition(".")[2] not in names]
     rest = [c for c in modules if c.name.rpartition(".")[2] in names]
     jobs = available(settings.jobs) if len(modules) >= SMALL else 1
+    first, second = _chunks([*sites, *top]), _chunks(rest)
+    if jobs > 1:
+        outcomes = _shared(walker, rules, (first, second), jobs, progress)
+        if outcomes is not None:
+            return _merged(outcomes)
+    share = _Share(walker, rules)
+    share.walk_all(first, None, progress)
+    share.walk_all(second, set(share.reached()), progress)
+    return _merged([share.outcome()])
+
+
+def _chunks(candidates: list[Candidate]) -> list[list[Candidate]]:
+    """Neighbours together: they share most of what they reach."""
+    size = max(CHUNK, len(candidates) // MAX_CHUNKS + 1)
+    return [candidates[i : i + size] for i in range(0, len(candidates), size)]
+
+
+def _shared(
+    walker: Walker,
+    rules: Sequence[type[Rule]],
+    chunks: tuple[list[list[Candidate]], list[list[Candidate]]],
+    jobs: int,
+    progress: Progress | None,
+) -> list[Outcome] | None:
+    """Walk with helpers; None where one of them died, and all is to be done again by this process alone."""
+    queues = (Queue(len(chunks[0])), Queue(len(chunks[1])))
+
+    def work(connection: Connection) -> None:
+        share = _Share(walker, rules)
+        share.walk_queue(chunks[0], queues[0], None, None)
+        connection.send(share.reached())
+        share.walk_queue(chunks[1], queues[1], set(connection.recv()), None)
+        part = share.outcome()
+        connection.send((to_plain(part.reaches), part.roots, part.statistics, part.faults, part.rule_failures))
+
+    helpers = [Helper(work) for _ in range(1, jobs)]
     mine = _Share(walker, rules)
-    first = _split([*sites, *top], jobs)
-    second = _split(rest, jobs)
-
-    def work(number: int) -> Callable[[Connection], None]:
-        def run(connection: Connection) -> None:
-            share = _Share(walker, rules)
-            share.walk(first[number], None)
-            connection.send(share.reached())
-            share.walk(_left(second[number], connection.recv()), None)
-            outcome = share.outcome()
-            connection.send(
-                (to_plain(outcome.reaches), outcome.roots, outcome.statistics, outcome.faults, outcome.rule_failures)
-            )
-
-        return run
-
-    helpers = [Helper(work(number)) for number in range(1, jobs)]
-    mine.walk(first[0], progress)
-    reached = set(mine.reached())
-    alive: list[tuple[int, Helper]] = []
-    for number, helper in enumerate(helpers, 1):
-        try:
+    try:
+        mine.walk_queue(chunks[0], queues[0], None, progress)
+        reached = set(mine.reached())
+        for helper in helpers:
             reached |= set(helper.receive())
-            alive.append((number, helper))
-        except EOFError:
-            mine.walk(first[number], progress)
-            reached |= set(mine.reached())
-    for _, helper in alive:
-        helper.send(sorted(reached))
-    numbers = {number for number, _ in alive}
-    for number in range(jobs):
-        if number not in numbers:
-            mine.walk(_left(second[number], reached), progress)
-    outcomes = [mine.outcome()]
-    for number, helper in alive:
-        try:
+        for helper in helpers:
+            helper.send(sorted(reached))
+        mine.walk_queue(chunks[1], queues[1], reached, progress)
+        outcomes = [mine.outcome()]
+        for helper in helpers:
             plain, roots, statistics, faults, failures = helper.receive()
             outcomes.append(Outcome(from_plain(plain), roots, len(roots), statistics, faults, failures))
-        except EOFError:
-            again = _Share(walker, rules)
-            again.walk(first[number], progress)
-            again.walk(_left(second[number], reached), progress)
-            outcomes.append(again.outcome())
-    for helper in helpers:
-        helper.close()
-    return _merged(outcomes)
+        return outcomes
+    except EOFError:
+        return None
+    finally:
+        for helper in helpers:
+            helper.close()
+        for queue in queues:
+            os.close(queue.reader)
 
 
-def _split(candidates: list[Candidate], jobs: int) -> list[list[Candidate]]:
-    return split(candidates, [1] * len(candidates), jobs)
-
-
-def _left(candidates: list[Candidate], reached: Any) -> list[Candidate]:
-    known = set(reached)
-    return [c for c in candidates if (c.path, c.name) not in known]
+def _left(candidates: list[Candidate], reached: Collection[Place]) -> list[Candidate]:
+    return [c for c in candidates if (c.path, c.name) not in reached] if reached else candidates
 
 
 class _Share:
@@ -163,10 +169,20 @@ class _Share:
         self.rules = RuleSet(rules)
         self.starts: list[Start] = []
 
-    def walk(self, candidates: list[Candidate], progress: Progress | None) -> None:
-        for number, candidate in enumerate(candidates):
-            if progress is not None and number % 8 == 0:
-                progress("walking", number, len(candidates))
+    def walk_all(self, chunks: list[list[Candidate]], reached: set[Place] | None, progress: Progress | None) -> None:
+        for number, chunk in enumerate(chunks):
+            self.walk(_left(chunk, reached or ()), number, len(chunks), progress)
+
+    def walk_queue(
+        self, chunks: list[list[Candidate]], queue: Queue, reached: set[Place] | None, progress: Progress | None
+    ) -> None:
+        while (number := queue.take()) is not None:
+            self.walk(_left(chunks[number], reached or ()), number, len(chunks), progress)
+
+    def walk(self, candidates: list[Candidate], done: int, total: int, progress: Progress | None) -> None:
+        if progress is not None:
+            progress("walking", done, total)
+        for candidate in candidates:
             try:
                 if candidate.kind == "site":
                     walk_site(self.walker, candidate)

@@ -117,6 +117,8 @@ def _order(node: Node) -> tuple[str, str]:
 def _add(
     best: dict[Spot, Reach], start: Start, node: Node, parents: dict[Node, Any], event: Any, rule: Any, hit: Any
 ) -> None:
+    if hit.unless_warmed and event.signature in start.warm:
+        return
     place = event.place
     limit = Confidence.HIGH if start.explicit or event.region.explicit else Confidence.MEDIUM
     confidence = min(event.confidence, limit, hit.confidence or Confidence.HIGH)

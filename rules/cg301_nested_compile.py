@@ -62,8 +62,6 @@ class NestedCompile(Rule):
                 "while another graph is captured, whether it was warmed up or not"
             )
             return Hit(message, self._remove(event), None, Confidence.HIGH, at, place.function)
-        if event.warmed:
-            return None
         changes = (
             "dtypes or other optional arguments"
             if options.get("dynamic") == "True"
@@ -80,6 +78,7 @@ class NestedCompile(Rule):
             Confidence.HIGH if region.explicit else Confidence.MEDIUM,
             at,
             place.function,
+            unless_warmed=True,
         )
 
     def _remove(self, event: CompiledCall) -> Fix:

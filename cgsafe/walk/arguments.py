@@ -78,6 +78,11 @@ class Arguments:
         return self.star is None and self.rest is None
 
 
+def signature(args: Arguments) -> Any:
+    """The kinds of a call's arguments, as far as they decide whether a compiled function is compiled again."""
+    return (tuple(args.positional), tuple(sorted(args.keywords)), args.exact)
+
+
 def plain(value: Value) -> Value:
     """An argument as it becomes part of a summary's key: constants of little interest lose their value."""
     if isinstance(value, Const):

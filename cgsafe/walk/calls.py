@@ -35,7 +35,8 @@ from cgsafe.values import (
     join_all,
     parts_of,
 )
-from cgsafe.walk.arguments import Arguments
+from cgsafe.walk.arguments import Arguments, signature
+from cgsafe.walk.compiled import function_name
 from cgsafe.walk.defs import FunctionDef
 from cgsafe.walk.torch_calls import TorchCalls
 
@@ -147,6 +148,8 @@ class Calls(TorchCalls):
             where = region(True, False, where.behind_op, where.explicit, where.root, "behind an eager break")
         called = self.walker.call(definition, scope, args, where)
         self.record_call(node, called)
+        if called.warm and not where.captured:
+            self.node.warm |= called.warm
         self.after_call(args)
         return called.outcome if not self.tables.names_host(definition.name) else on_host(called.outcome)
 
@@ -253,15 +256,15 @@ class Calls(TorchCalls):
                 CompiledCall,
                 node,
                 HIGH,
-                compiled=site.name,
+                compiled=function_name(callee.func),
                 decorator=site.place,
                 as_decorator=site.as_decorator,
                 options=site.options,
-                warmed=self.walker.is_warmed(self.node, callee, args),
+                signature=(site.label, signature(args)),
                 call=self.place(node),
             )
         else:
-            self.walker.note_warm(self.node, callee, args)
+            self.node.warm.add((site.label, signature(args)))
         inner = region(
             here.captured or site.captures, True, here.behind_op, here.explicit or site.captures, here.root, here.doubt
         )

@@ -35,11 +35,10 @@ CAPTURING_MODES = frozenset(("reduce-overhead", "max-autotune"))
 class CompileSite:
     """One place where torch.compile is applied. Compared by identity; one object per place."""
 
-    __slots__ = ("as_decorator", "captures", "fullgraph", "label", "mode", "name", "options", "place")
+    __slots__ = ("as_decorator", "captures", "label", "mode", "options", "place")
 
-    def __init__(self, place: Place, name: str, options: tuple[tuple[str, str], ...], mode: str, as_decorator: bool):
+    def __init__(self, place: Place, options: tuple[tuple[str, str], ...], mode: str, as_decorator: bool):
         self.place = place
-        self.name = name
         self.options = options
         self.mode = mode
         self.captures = mode in CAPTURING_MODES
@@ -84,17 +83,18 @@ def _site(frame: Frame, target: Value, args: Arguments, node: Any) -> CompileSit
             options = tuple((k.arg or "**", source_of(k.value)) for k in node.keywords)
         mode = args.keywords.get("mode")
         text = mode.value if isinstance(mode, Const) and isinstance(mode.value, str) else ""
-        found = walker.compile_sites[key] = CompileSite(place, _name(target), options, text, is_decorator)
+        found = walker.compile_sites[key] = CompileSite(place, options, text, is_decorator)
     return found
 
 
-def _name(value: Value) -> str:
+def function_name(value: Value) -> str:
+    """The qualified name of what a compile wraps."""
     if isinstance(value, Func):
         return str(value.definition.qualname)
     if isinstance(value, Bound):
-        return _name(value.func)
+        return function_name(value.func)
     if isinstance(value, Partial):
-        return _name(value.func)
+        return function_name(value.func)
     if isinstance(value, (Instance, Class)):
         return str(value.definition.qualname)
     return "the function"

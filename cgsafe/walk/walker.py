@@ -58,6 +58,7 @@ class Node:
         "result",
         "result_is_entry",
         "sites",
+        "warm",
     )
 
     def __init__(self, definition: FunctionDef | None, region: Region, args: tuple[Value, ...], outer: Node | None):
@@ -69,6 +70,7 @@ class Node:
         self.events: dict[Any, Event] = {}
         self.calls: dict[tuple[int, Node], str] = {}  # (line, callee) -> note
         self.sites: list[tuple[int, str, str, Node]] = []  # captures opened here: line, kind, reason, node of the body
+        self.warm: set[Any] = set()  # compiled functions that ran here on the host, with the kinds of their arguments
         self.result: Value = NEVER
         self.done = False
         self.recursed = False
@@ -135,7 +137,6 @@ class Walker:
         self.applying: Any = None  # the decorator that is being applied
         self.module_nodes: dict[str, Node] = {}  # path -> the node of a module body that was walked
         self._ops: dict[str, Value] | None = None
-        self._warm: dict[Any, set[Any]] = {}
 
     # -- texts and names -------------------------------------------------------------------------------------------
 
@@ -353,17 +354,6 @@ class Walker:
             self._ops = {}
             self._ops = find_custom_ops(self)
         return self._ops
-
-    def note_warm(self, node: Node, callee: Value, args: Arguments) -> None:
-        """A compiled function runs outside a capture: with these arguments it is compiled from then on."""
-        self._warm.setdefault(callee, set()).add(_signature(args))
-
-    def is_warmed(self, node: Node, callee: Value, args: Arguments) -> bool:
-        return _signature(args) in self._warm.get(callee, ())
-
-
-def _signature(args: Arguments) -> Any:
-    return (tuple(args.positional), tuple(sorted(args.keywords)), args.exact)
 
 
 __all__ = ["Node", "Walker"]

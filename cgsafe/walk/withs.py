@@ -91,6 +91,7 @@ class Withs:
         line = node.lineno + self.offset
         key = (self.node, line)
         body = self.walker.capture_bodies.setdefault(key, body)
+        body.warm |= self.node.warm
         self.region = body.region
         self.sink = body
         self.node.sites.append((line, kind, reason, body))
