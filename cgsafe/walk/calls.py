@@ -214,7 +214,7 @@ class Calls(TorchCalls):
         if method is None:
             return UNKNOWN
         self.run_hooks(callee, "pre", args, node)
-        if classes.is_module(definition):
+        if self.region.captured and not self.walker.shallow and classes.is_module(definition):
             self.walker.reached.add(definition)
         before = self.region
         if before.captured and not before.traced and self.tables.compiles_class(definition):

@@ -73,7 +73,7 @@ class ClassTable:
         self.states: dict[Any, State] = {}
         self._generic: dict[ClassDef, Instance] = {}
         self._class_names: dict[tuple[ClassDef, str], Value] = {}
-        self._active: set[Any] = set()
+        self._active: dict[Any, float] = {}
         self._assigners: dict[FunctionDef, frozenset[str]] = {}
         self._constructing: list[State] = []
         self._is_module: dict[ClassDef, bool] = {}
@@ -470,15 +470,17 @@ class ClassTable:
         if found is not None:
             return found
         if key in self._active:
+            self.walker.touch(self._active[key])
             return UNKNOWN
-        self._active.add(key)
+        floor = self._active[key] = self.walker.enter()
         before, self.walker.shallow = self.walker.shallow, False
         try:
             value = self._evaluate_class_name(owner, name)
         finally:
-            self._active.discard(key)
+            del self._active[key]
             self.walker.shallow = before
-        if value is not None:
+            settled = self.walker.leave(floor)
+        if value is not None and settled:
             self._class_names[key] = value
         return value
 

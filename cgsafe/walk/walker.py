@@ -116,10 +116,11 @@ class Walker:
         self.nodes: dict[Any, Node] = {}
         self._provisional: dict[Any, Node] = {}
         self._active: dict[Any, int] = {}  # key -> position on the stack
-        self._low: list[int] = []  # per active call: the lowest stack position that its result depends on
+        self._low: list[float] = []  # per active call: the lowest stack position that its result depends on
         self._names: dict[tuple[str, str], Value] = {}
-        self._names_active: set[tuple[str, str]] = set()
+        self._names_active: dict[tuple[str, str], float] = {}
         self._decorated: dict[Any, Value] = {}
+        self._decorating: dict[Any, float] = {}
         self.classes = ClassTable(self)
         self.contexts: dict[FunctionDef, int] = {}
         self.statistics: dict[str, int] = {"functions": 0, "cut_depth": 0, "cut_contexts": 0, "faults": 0}
@@ -155,8 +156,9 @@ class Walker:
         entity = self.project.resolve(file, name)
         if entity is None:
             return None
+        floor = self.enter()
         value = self.entity(entity, file)
-        if key not in self._names_active:
+        if self.leave(floor):
             self._names[key] = value
         return value
 
@@ -180,17 +182,41 @@ class Walker:
         if found is not None:
             return found
         if key in self._names_active:
+            self.touch(self._names_active[key])
             return UNKNOWN
-        self._names_active.add(key)
+        floor = self._names_active[key] = self.enter()
         before = self.shallow, self.host_depth, self.host_limit
         self.shallow, self.host_depth, self.host_limit = False, 0, MAX_HOST_DEPTH
         try:
             value = self._assigned(file, name)
         finally:
-            self._names_active.discard(key)
+            del self._names_active[key]
             self.shallow, self.host_depth, self.host_limit = before
-        self._names[key] = value
+            settled = self.leave(floor)
+        if settled:
+            self._names[key] = value
         return value
+
+    # What is worked out while something else is still in the making may rest on less than the whole truth. It is then
+    # good for the moment, but not remembered: or the outcome would depend on who asked first.
+
+    def enter(self) -> float:
+        """Begin to work something out; returns what `touch` and `leave` want to know."""
+        self._low.append(float(len(self._active)))
+        return len(self._active) - 0.5
+
+    def touch(self, floor: float) -> None:
+        """Something is asked for that is still in the making, since `floor`."""
+        if self._low:
+            self._low[-1] = min(self._low[-1], floor)
+
+    def leave(self, floor: float) -> bool:
+        """End what `enter` began; False where the outcome rests on something that is still in the making."""
+        low = self._low.pop()
+        if low < floor:
+            self.touch(low)
+            return False
+        return True
 
     def _assigned(self, file: File, name: str) -> Value:
         from cgsafe.walk.frame import Frame
@@ -234,15 +260,22 @@ class Walker:
         if all(d.rpartition(".")[2] in self.tables.transparent for d in definition.decorators):
             self._decorated[key] = value
             return value
-        self._decorated[key] = value  # while its decorators are being worked out
+        if key in self._decorating:
+            self.touch(self._decorating[key])
+            return value
+        floor = self._decorating[key] = self.enter()
         from cgsafe.walk.decorators import decorate
 
         before = self.shallow, self.host_depth, self.host_limit
         self.shallow, self.host_depth, self.host_limit = False, 0, MAX_HOST_DEPTH
         try:
-            result = self._decorated[key] = decorate(self, definition, scope, value)
+            result = decorate(self, definition, scope, value)
         finally:
+            del self._decorating[key]
             self.shallow, self.host_depth, self.host_limit = before
+            settled = self.leave(floor)
+        if settled:
+            self._decorated[key] = result
         return result
 
     def call(self, definition: FunctionDef, scope: Node | None, args: Arguments, region: Region) -> Node:
