@@ -318,6 +318,11 @@ class ClassTable:
                 finally:
                     self._constructing.pop()
 
+    def ensure_made(self, instance: Instance) -> None:
+        """Run the constructor of an object of which only the class is known, unless that was done."""
+        if not instance.state.started:
+            self._start_generic(instance)
+
     def _start_generic(self, instance: Instance) -> None:
         """Construct an instance of which only the class is known from arguments of which only the kinds are."""
         state = instance.state
@@ -372,8 +377,7 @@ class ClassTable:
 
     def _attribute(self, instance: Instance, name: str, frame: Any, node: ast.AST | None) -> Value | None:
         definition, state = instance.definition, instance.state
-        if not state.started:
-            self._start_generic(instance)
+        self.ensure_made(instance)
         found = self.find(definition, name)
         if found is not None and isinstance(found[1], FunctionDef) and is_property(found[1]):
             return self.read_property(found[1], found[0], instance, frame, node)
