@@ -268,6 +268,9 @@ def _walk_site(walker: Walker, candidate: Candidate) -> None:
 
             kind = binding(definition)
             owner = definition.cls
+            if definition.name == "__init__":
+                walker.classes.ensure_made(walker.classes.generic(owner))  # what it stores is to be kept
+                return
             receiver = (
                 walker.classes.generic(owner) if kind == "instance" else Class(owner) if kind == "class" else None
             )

@@ -102,7 +102,9 @@ class FunctionDef:
                         break
                 else:
                     raise SyntaxError(f"no function {self.name} at {self.file.path}:{self.line}")
-            self._shape = Shape(self.node)
+            lines = text.lines[self.first - 1 : self.last]
+            deep = any("lambda" in line or ":=" in line or "yield" in line for line in lines)
+            self._shape = Shape(self.node, deep)
         return self._shape
 
 
@@ -126,7 +128,7 @@ class Shape:
         "vararg",
     )
 
-    def __init__(self, node: FunctionNode):
+    def __init__(self, node: FunctionNode, deep: bool = True):
         args = node.args
         self.params = [a.arg for a in (*args.posonlyargs, *args.args)]
         self.vararg = args.vararg.arg if args.vararg else None
@@ -160,10 +162,14 @@ class Shape:
         self.globals: set[str] = set()
         self.is_generator = False
         self.cells: set[str] = set()  # names that nested functions read
-        self._scan(self.body)
+        self._scan(self.body, deep)
         self.locals -= self.globals
 
-    def _scan(self, body: list[Any]) -> None:
+    def _scan(self, body: list[Any], deep: bool) -> None:
+        """Find the names that are bound here and those that nested functions read.
+
+        Not `deep`: expressions hold no lambda, no walrus and no yield, so only statements and their targets count.
+        """
         stack: list[Any] = list(body)
         while stack:
             node = stack.pop()
@@ -196,11 +202,17 @@ class Shape:
             elif kind is ast.MatchMapping and node.rest:
                 self.locals.add(node.rest)
             for field in kind._fields:
+                if not deep and field in _VALUES:
+                    continue
                 child = getattr(node, field, None)
                 if child.__class__ is list:
                     stack.extend(child)
                 elif isinstance(child, ast.AST):
                     stack.append(child)
+
+
+# Fields of statements that hold nothing but values.
+_VALUES = frozenset(("value", "test", "iter", "exc", "cause", "msg", "context_expr", "subject", "guard", "annotation"))
 
 
 def _names(node: ast.AST) -> set[str]:
