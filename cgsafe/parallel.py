@@ -36,9 +36,13 @@ def split(items: Sequence[Item], weights: Sequence[int], shares: int) -> list[li
 
 
 class Queue:
-    """Numbers 0, 1, 2, ... that processes take one by one, each number once: whoever is free takes the next."""
+    """Numbers 0, 1, 2, ... that processes take one by one, each number once: whoever is free takes the next.
 
-    def __init__(self, count: int):
+    Of a `two_ended` queue only the count matters: one process goes up from the first item, the other down from the last.
+    """
+
+    def __init__(self, count: int, two_ended: bool = False):
+        self.two_ended = two_ended
         self.reader, writer = os.pipe()
         os.set_blocking(writer, False)
         data = b"".join(number.to_bytes(2, "big") for number in range(min(count, 30000)))

@@ -32,7 +32,7 @@ from cgsafe.trace import Judge, Reaches, RootKey, add, capture_sites, collect, f
 from cgsafe.walk.walker import Walker
 
 Progress = Callable[[str, int, int], None]
-CHUNK = 24  # roots that a process takes at a time: neighbours share much of what they reach
+CHUNK = 12  # roots that a process takes at a time: neighbours share much of what they reach
 MAX_CHUNKS = 20000
 SMALL = 60  # roots; fewer are not worth another process
 Place = tuple[str, str]  # path and qualified name of a class
@@ -123,10 +123,10 @@ def _shared(
     progress: Progress | None,
 ) -> list[Outcome] | None:
     """Walk with helpers; None where one of them died, and all is to be done again by this process alone."""
-    queues = (Queue(len(chunks[0])), Queue(len(chunks[1])))
+    queues = (Queue(len(chunks[0]), jobs == 2), Queue(len(chunks[1]), jobs == 2))
 
     def work(connection: Connection) -> None:
-        share = _Share(walker, rules)
+        share = _Share(walker, rules, False)
         share.walk_queue(chunks[0], queues[0], None, None)
         connection.send(share.reached())
         share.walk_queue(chunks[1], queues[1], set(connection.recv()), None)
@@ -164,8 +164,9 @@ def _left(candidates: list[Candidate], reached: Collection[Place]) -> list[Candi
 class _Share:
     """A share of the roots, walked in this process."""
 
-    def __init__(self, walker: Walker, rules: Sequence[type[Rule]]):
+    def __init__(self, walker: Walker, rules: Sequence[type[Rule]], first: bool = True):
         self.walker = walker
+        self.first = first  # the process that began
         self.rules = RuleSet(rules)
         self.starts: list[Start] = []
 
@@ -176,8 +177,13 @@ class _Share:
     def walk_queue(
         self, chunks: list[list[Candidate]], queue: Queue, reached: set[Place] | None, progress: Progress | None
     ) -> None:
+        taken = 0
         while (number := queue.take()) is not None:
+            if queue.two_ended:
+                # Two processes work towards each other: what neighbours share is then walked once.
+                number = taken if self.first else len(chunks) - 1 - taken
             self.walk(_left(chunks[number], reached or ()), number, len(chunks), progress)
+            taken += 1
 
     def walk(self, candidates: list[Candidate], done: int, total: int, progress: Progress | None) -> None:
         if progress is not None:

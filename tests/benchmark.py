@@ -73,7 +73,7 @@ def check(folder: str, jobs: int, cache: str) -> tuple[float, int]:
 
     def watch() -> None:
         nonlocal peak
-        while not done.wait(0.2):
+        while not done.wait(1.0):
             peak = max(peak, tree_memory(process.pid))
 
     watcher = threading.Thread(target=watch)
