@@ -19,8 +19,12 @@ class CaptureWithoutStream(Rule):
     name = "capture-without-stream"
     severity = Severity.WARNING
     instead = "Pass the stream that the warm-up ran on: `torch.cuda.graph(g, stream=s)`."
-    error = ""
-    measured = ""
+    error = (
+        "nothing where libraries keep no state per stream; where one sets itself up on its first use on a stream: "
+        "torch.AcceleratorError: CUDA error: operation not permitted when stream is capturing, or totals that are "
+        "wrong at each replay, for the set-up is replayed too"
+    )
+    measured = "PyTorch 2.11.0, NVIDIA H200"
     allowed = "Where nothing in the captured code keeps state per stream."
 
     def on_capture_site(self, event: CaptureSite) -> Hit | None:
