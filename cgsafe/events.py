@@ -70,7 +70,7 @@ class TruthTest(Event):
     """A device tensor was asked for its truth value."""
 
     form: str = "if"  # if, elif, while, assert, and, or, not, ternary, comprehension, in, any, all, max, min, sorted, guard, bool, compare
-    statement: str = ""  # the statement's first line, for fixes
+    raises: bool = False  # the statement only raises an error where the tensor is true
     group: tuple[int, int] = (
         0,
         0,
@@ -84,6 +84,28 @@ class HostRead(Event):
 
     how: str = "item"  # item, tolist, cpu, numpy, to-cpu, int, float, complex, index, ...
     partly: str = ""
+
+
+@dataclass(frozen=True)
+class SizeRead(Event):
+    """The size of a result depends on values on the device, so the host reads it."""
+
+    how: str = "nonzero"  # the function, or "mask" for an index
+
+
+@dataclass(frozen=True)
+class HostCopy(Event):
+    """Host data is copied to the device."""
+
+    how: str = "data"  # data, pageable, pinned, index, setitem
+    index: str = ""
+
+
+@dataclass(frozen=True)
+class DeviceWait(Event):
+    """The host waits for the device, or queries it, without a value."""
+
+    how: str = "torch.cuda.synchronize"
 
 
 @dataclass(frozen=True)

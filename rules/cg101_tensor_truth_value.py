@@ -69,10 +69,23 @@ class TensorTruthValue(Rule):
             message += f"; {event.why}"
         # Measured: the compiler turns these into device-side code where it traces them.
         traced = event.region.traced and not event.region.behind_op and event.form in ("assert", "max", "min")
-        advice = _ADVICE.get(event.form, _DEFAULT).format(source=event.source)
+        advice = self._advice(event)
         return Hit(
             message,
             Fix(advice[0].upper() + advice[1:]),
             confidence=Confidence.LOW if traced else None,
             group=event.group,
         )
+
+    def _advice(self, event: TruthTest) -> str:
+        plain = event.source.replace(".", "").replace("_", "").isalnum()
+        if event.raises:
+            return _ADVICE["assert"].format(source=event.source)
+        if event.form in ("max", "min") and event.source.count(",") == 0:
+            return f"use the tensor's own `.{event.form}()`, which stays on the device"
+        if plain and event.form in ("if", "elif", "ternary", "and", "or", "not"):
+            return (
+                f"if a missing value is meant, test `{event.source} is not None`; else choose on the device with "
+                f"`torch.where({event.source}, ..., ...)`, or decide on the host before the capture"
+            )
+        return _ADVICE.get(event.form, _DEFAULT).format(source=event.source)

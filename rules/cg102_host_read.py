@@ -6,21 +6,7 @@ from cgsafe.events import HostRead
 from cgsafe.findings import Fix, Severity
 from cgsafe.rule import Hit, Rule
 
-EXPLICIT = {
-    "item": "`.item()`",
-    "tolist": "`.tolist()`",
-    "cpu": "`.cpu()`",
-    "numpy": "the conversion to numpy",
-    "__array__": "the conversion to numpy",
-    "to-cpu": "the copy to the CPU",
-    "copy": "`copy_` into a tensor on the CPU",
-    "is_nonzero": "`.is_nonzero()`",
-    "_check_tensor_all": "`torch._check_tensor_all`, which reads the condition,",
-    "_check_tensor_all_with": "`torch._check_tensor_all_with`, which reads the condition,",
-    "_assert": "`torch._assert`, which reads the condition,",
-    "equal": "`torch.equal`, which returns a Python bool,",
-    "allclose": "`torch.allclose`, which returns a Python bool,",
-}
+from .reads import EXPLICIT
 
 
 class HostReadOfTensor(Rule):

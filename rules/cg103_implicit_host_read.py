@@ -6,17 +6,7 @@ from cgsafe.events import HostRead
 from cgsafe.findings import Fix, Severity
 from cgsafe.rule import Hit, Rule
 
-_IMPLICIT = {
-    "int": "`int(...)`",
-    "float": "`float(...)`",
-    "complex": "`complex(...)`",
-    "index": "use as an index or bound",
-    "math": "a function of `math`",
-    "format": "formatting it as text",
-    "str": "`str(...)`",
-    "print": "`print`",
-    "log": "logging it",
-}
+from .reads import IMPLICIT
 
 
 class ImplicitHostRead(Rule):
@@ -35,7 +25,7 @@ class ImplicitHostRead(Rule):
     allowed = "For tensors on the CPU, and behind `torch.cuda.is_current_stream_capturing()`."
 
     def on_host_read(self, event: HostRead) -> Hit | None:
-        how = _IMPLICIT.get(event.how)
+        how = IMPLICIT.get(event.how)
         if how is None:
             return None
         verb = "needs a Python value" if event.how in ("index", "math") else "turns it into a Python value"

@@ -73,7 +73,7 @@ def check(folder: str, jobs: int, cache: str) -> tuple[float, int]:
 
     def watch() -> None:
         nonlocal peak
-        while not done.wait(1.0):
+        while not done.wait(1.0 if peak else 0.1):
             peak = max(peak, tree_memory(process.pid))
 
     watcher = threading.Thread(target=watch)

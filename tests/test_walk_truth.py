@@ -193,7 +193,6 @@ ASKED_GAPS = {
     "in a default": "defaults of a nested function are evaluated where it is defined",
 }
 NOT_ASKED_GAPS = {
-    "same object first in a list": SAME,
     "list.index of the first": SAME,
     "filter that is never read": "filter is lazy",
 }

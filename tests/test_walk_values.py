@@ -148,10 +148,10 @@ PROGRAMS = {
                 b = torch.zeros(3, device=x.device)
                 c = torch.empty_like(x)
                 d = x.new_zeros(3)
-                e = torch.zeros(3).to(x.device)
-                f = torch.zeros(3).cuda()
+                e = torch.zeros(3).to(x.device)  # expect: CG202
+                f = torch.zeros(3).cuda()  # expect: CG202
                 g = torch.arange(3, device=torch.device("cuda", 0))
-                h = torch.tensor([1, 2], device=x.device)
+                h = torch.tensor([1, 2], device=x.device)  # expect: CG201
                 for t in (a, b, c, d, e, f, g, h):
                     t.sum()
                 one = a.sum().item() + b.sum().item()  # expect: CG102

@@ -229,10 +229,24 @@ class Calls(TorchCalls):
     ) -> None:
         for hook_kind, hook in module.state.hooks:
             if hook_kind == kind:
-                given: list[Value] = [module, Seq("tuple", tuple(args.positional))]
+                given: list[Value] = [module, Seq("tuple", self._as_forward_sees(module, args))]
                 if result is not None:
                     given.append(result)
                 self.call_value(hook, Arguments(given), node)
+
+    def _as_forward_sees(self: Frame, module: Instance, args: Arguments) -> tuple[Value, ...]:
+        """The positional arguments, with what forward's own parameters say of those that are not known."""
+        from cgsafe.walk.entry import entry_value
+
+        found = self.walker.classes.find(module.definition, "forward")
+        if found is None or not isinstance(found[1], FunctionDef):
+            return tuple(args.positional)
+        shape = found[1].shape(self.walker.text(found[1].file))
+        names = shape.params[1:]
+        values = list(args.positional)
+        for number, name in enumerate(names[: len(values)]):
+            values[number] = entry_value(self.walker, found[1], shape, name, values[number], self.region)
+        return tuple(values)
 
     def call_sequence(self: Frame, modules: Value, args: Arguments, node: Any) -> Value:
         """nn.Sequential: each module on what the one before gave."""

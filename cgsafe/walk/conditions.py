@@ -351,16 +351,11 @@ class Conditions:
             node,
             confidence,
             form=form,
-            statement=self.statement_of(owner),
+            raises=isinstance(owner, ast.If) and isinstance(owner.body[0], ast.Raise),
             partly=" or ".join(dict.fromkeys(others)),
             why=self.origin_of(node),
             group=(owner.lineno + self.offset, owner.col_offset),
         )
-
-    def statement_of(self: Frame, owner: Any) -> str:
-        line = owner.lineno + self.offset
-        lines = self.walker.text(self.file).lines
-        return lines[line - 1].strip() if 0 < line <= len(lines) else ""
 
     def origin_of(self: Frame, node: ast.AST) -> str:
         """Where the variables of an expression come from, as text: `torch.max(p) + 1`, line 81."""

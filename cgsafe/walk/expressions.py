@@ -256,7 +256,11 @@ class Expressions:
             return join_all(results)
         if isinstance(left, Tensor) or isinstance(right, Tensor):
             other = right if isinstance(left, Tensor) else left
-            if isinstance(op, ast.Mult) and (isinstance(other, Seq) or kind_of(other) == "str"):
+            if (
+                isinstance(op, ast.Mult)
+                and other is left
+                and ((isinstance(other, Seq) and other.kind == "list") or kind_of(other) == "str")
+            ):
                 self.read_host(left if isinstance(left, Tensor) else right, node, "index")
                 return other
             if isinstance(op, ast.Mod) and kind_of(left) == "str":
@@ -417,6 +421,10 @@ class Expressions:
                 self.test(elementwise([a, b], "b"), node, "compare", node)
 
     def contains(self: Frame, op: ast.cmpop, left: Value, right: Value, node: ast.AST) -> Value:
+        if isinstance(node, ast.Compare) and isinstance(node.comparators[0], (ast.List, ast.Tuple)):
+            elements = node.comparators[0].elts
+            if elements and ast.dump(elements[0]) == ast.dump(node.left):
+                return TRUE  # the very same object comes first: nothing is compared
         for part in parts_of(right):
             if isinstance(part, Tensor):
                 self.test(part.with_(dtype="b", rank=0), node, "in", node)
@@ -660,7 +668,9 @@ def elementwise(values: list[Value], dtype: str = "") -> Tensor:
     rank: int | None = None
     if all(t.rank == 0 for t in tensors) and not others_unknown:
         rank = 0
-    elif any(t.rank == 1 for t in tensors):
+    elif all(t.rank in (0, -1) for t in tensors) and not others_unknown:
+        rank = -1
+    elif any(t.rank in (1, -1) for t in tensors):
         rank = 1
     if not dtype:
         kinds = {t.dtype for t in tensors}
@@ -669,7 +679,7 @@ def elementwise(values: list[Value], dtype: str = "") -> Tensor:
             dtype = "f"
         elif kinds == {"i"} or (kinds <= {"i", "b"} and "i" in kinds):
             dtype = "i"
-        elif kinds == {"b"} and not host:
+        elif kinds == {"b"} and host <= {"bool"}:
             dtype = "b"
     return Tensor(device, rank, dtype, confidence)
 

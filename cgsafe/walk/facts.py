@@ -6,7 +6,7 @@ import ast
 import fnmatch
 import os
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 from cgsafe.events import Region
 from cgsafe.knowledge import load, tables
@@ -84,6 +84,16 @@ class Facts:
             "view reshape expand narrow split unflatten repeat unfold chunk roll new_zeros new_ones new_empty new_full "
             "resize_ tile"
         ).split()
+    )
+    # Functions that read one of their arguments, not the first: its position and name.
+    read_arguments: ClassVar[dict[str, tuple[int, str]]] = {
+        "repeat_interleave": (1, "repeats"),
+        "tensor_split": (1, "indices_or_sections"),
+        "pack_padded_sequence": (1, "lengths"),
+        "normal": (1, "std"),
+    }
+    waits = frozenset(
+        "torch.cuda.synchronize torch.accelerator.synchronize torch.distributed.barrier torch.xpu.synchronize".split()
     )
     graph_makers = frozenset(("torch.cuda.make_graphed_callables", "torch.cuda.graphs.make_graphed_callables"))
     checkpoint_options = frozenset(("use_reentrant", "preserve_rng_state", "context_fn", "determinism_check", "debug"))

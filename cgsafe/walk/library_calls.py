@@ -405,6 +405,7 @@ def _external_method(frame: Frame, receiver: ExtInstance, name: str, args: Argum
     if receiver.name.endswith("CUDAGraph") and name in ("capture_begin", "capture_end"):
         frame.stream_method(name, node)
         return NONE
+    frame.note_waiting_method(receiver, name, node)
     if receiver.name == "contextlib.ExitStack" and name == "enter_context":
         return frame.enter(first, node)
     if receiver.name == "logging.Logger":

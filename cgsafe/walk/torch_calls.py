@@ -43,6 +43,7 @@ from cgsafe.values import (
 )
 from cgsafe.walk.arguments import Arguments
 from cgsafe.walk.expressions import elementwise
+from cgsafe.walk.host_copies import HostCopies
 
 if TYPE_CHECKING:
     from cgsafe.walk.frame import Frame
@@ -63,7 +64,7 @@ _HOST_RESULTS: dict[str, Value] = {
 _DIM_NAMES = ("dim", "axis", "dims", "keepdim")
 
 
-class TorchCalls:
+class TorchCalls(HostCopies):
     """Mixin of Frame."""
 
     def call_torch(self: Frame, name: str, args: Arguments, node: Any) -> Value:
@@ -84,12 +85,26 @@ class TorchCalls:
             return self.call_operator(name, args, node)
         if name in ("torch.nn.Parameter", "torch.nn.parameter.Parameter", "torch.nn.Buffer"):
             return Tensor("cuda", self._rank_of(args.get(0, "data")), "f" if "Param" in name else "", HIGH)
+        last = name.rpartition(".")[2]
+        if last.endswith("Tensor") and last != "Tensor":  # torch.LongTensor([1, 2]), torch.cuda.FloatTensor(...)
+            device = "cuda" if name.startswith("torch.cuda.") else "cpu"
+            self.note_data(args.get(0, "data"), device, HIGH, node)
+            return Tensor(device, 1, "", HIGH)
         value = tables.functions.get(name)
         if value is None:
             if name in tables.modules or name in tables.containers or name in tables.losses:
                 return self.make_module(name, args)
             return self._unlisted(name, args, node)
         entry = parse_entry(value)
+        if name in tables.waits:
+            self.note_wait(name, node)
+        elif name == "torch.nn.functional.interpolate":
+            self.read_sizes([v for v in (args.get(1, "size"), args.get(2, "scale_factor")) if v is not None], node)
+        elif name == "torch.where" and len(args.positional) > 1:
+            found = [p for v in args.positional for p in parts_of(v) if isinstance(p, Tensor)]
+            if any(p.device == "cuda" for p in found):
+                for part in (p for p in found if p.rank == 0):
+                    self.note_move(part, "cuda", Arguments([part]), node, MEDIUM if part.confidence < HIGH else HIGH)
         first = args.positional[0] if args.positional else NONE
         if isinstance(first, Union) and len({p.device for p in first.parts if isinstance(p, Tensor)}) > 1:
             # It may be on either device: each case on its own.
@@ -168,9 +183,17 @@ class TorchCalls:
         if entry.only_if is not None and not _holds(entry.only_if, args):
             return
         if entry.read == "size":
+            chosen = self.tables.read_arguments.get(name.rpartition(".")[2])
+            counted = args.get(chosen[0], chosen[1]) if chosen is not None else self._first(args)
+            for value in [counted] if counted is not None else []:
+                self.read_size(value, node, name.rpartition(".")[2])
             return
         last = name.rpartition(".")[2]
-        for value in args.positional:
+        chosen = self.tables.read_arguments.get(last)
+        if chosen is not None:
+            self.read_host(args.get(chosen[0], chosen[1]) or NONE, node, last)
+            return
+        for value in args.positional or list(args.keywords.values()):
             if any(isinstance(p, Tensor) for p in parts_of(value)):
                 self.read_host(value, node, last)
                 return
@@ -301,7 +324,9 @@ class TorchCalls:
 
     def _default_device(self: Frame) -> str:
         # While modules are made, a default device may be set, or the module is moved later.
-        return "cpu" if self.region.captured else ""
+        if self.region.captured or (self.shape is None and self.class_scope is None):
+            return "cpu"  # as is what a module makes when it is imported
+        return ""
 
     def _spec_factory(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
         self.read_sizes(args.positional, node)
@@ -317,9 +342,11 @@ class TorchCalls:
         rank: int | None = None
         size = args.get(0, "size")
         if isinstance(size, Seq) and size.items is not None:
-            rank = 1 if size.items else 0
+            rank = {0: 0, 1: -1}.get(len(size.items), 1)
         elif size is not None and kind_of(size) in ("int", "shape"):
-            rank = 1 if kind_of(size) == "int" else None
+            if kind_of(size) == "int":
+                several = len([v for v in args.positional if kind_of(v) == "int"]) > 1 and spec.dtype == "float"
+                rank = 1 if several or args.star is not None else -1
         pinned = args.keywords.get("pin_memory")
         if device in ("cpu", "") and isinstance(pinned, Const) and pinned.value:
             device = "pinned"
@@ -327,11 +354,22 @@ class TorchCalls:
 
     def read_sizes(self: Frame, values: list[Value], node: Any, how: str = "index") -> None:
         """Sizes, bounds and fill values are Python numbers: a device tensor in their place is read."""
-        for value in values:
+        written = node.args if isinstance(node, ast.Call) and len(node.args) >= len(values) else []
+        for number, value in enumerate(values):
+            place = written[number] if written and not isinstance(written[number], ast.Starred) else node
             for part in parts_of(value):
-                for item in (part.items or (part.element or NONE,)) if isinstance(part, Seq) else (part,):
-                    if any(isinstance(p, Tensor) for p in parts_of(item)):
-                        self.read_host(item, node, how)
+                if not isinstance(part, Seq):
+                    self._read_size(part, place, node, how)
+                    continue
+                elements = place.elts if isinstance(place, (ast.Tuple, ast.List)) else []
+                items = part.items if part.items is not None else (part.element or NONE,)
+                for index, item in enumerate(items):
+                    exact = part.items is not None and len(elements) == len(part.items)
+                    self._read_size(item, elements[index] if exact else place, node, how)
+
+    def _read_size(self: Frame, value: Value, place: ast.AST, call: ast.AST, how: str) -> None:
+        if any(isinstance(p, Tensor) for p in parts_of(value)):
+            self.read_host(value, place if hasattr(place, "lineno") else call, how)
 
     def _spec_factory_like(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
         found = self._tensor_arguments(args)
@@ -360,7 +398,8 @@ class TorchCalls:
         if isinstance(data, Tensor):
             fallback, rank, dtype, confidence = data.device, data.rank, data.dtype, data.confidence
         elif isinstance(data, Seq):
-            self.read_sizes([data], node)
+            if not (isinstance(node, ast.Call) and ast.unparse(node.func).endswith("nested_tensor")):
+                self.read_sizes([data], node)
             rank = 1
             dtype = {"int": "i", "float": "f", "bool": "b"}.get(kind_of(data.element) if data.element else "", "")
         elif isinstance(data, (Const, Host)):
@@ -371,6 +410,7 @@ class TorchCalls:
         device, certain = self._new_device(args, fallback)
         if device == "cpu" and fallback == "cuda" and data is not None:
             self.read_host(data, node, "to-cpu")
+        self.note_data(data, device, certain, node)
         given = args.keywords.get("dtype")
         if given is not None and given is not NONE:
             dtype = self.tables.dtype_kind(given)
@@ -415,6 +455,7 @@ class TorchCalls:
             device = base.device if base.device == "cuda" or target is None else ""
             if self.region.captured:
                 device, confidence = "cuda", min(confidence, MEDIUM)
+        self.note_move(base, device, args, node, confidence)
         return Tensor(device, base.rank, dtype, confidence)
 
     def _spec_cpu(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
@@ -423,7 +464,12 @@ class TorchCalls:
 
     def _spec_cuda(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
         base = self._base(args)
+        self.note_move(base, "cuda", args, node)
         return Tensor("cuda", base.rank, base.dtype, HIGH)
+
+    def _spec_pinned(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
+        base = self._base(args)
+        return Tensor("pinned", base.rank, base.dtype, HIGH)
 
     def _spec_type(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
         base = self._base(args)
@@ -505,6 +551,16 @@ class TorchCalls:
                 return UNKNOWN
             if name in self.tables.sized_methods:
                 self.read_sizes(args.positional, node)
+            elif name == "copy_" and receiver.device == "cuda" and args.positional:
+                self.note_move(args.positional[0], "cuda", args.prepend(receiver), node, receiver.confidence)
+            elif name == "new_tensor" and args.positional:
+                self.note_data(args.positional[0], receiver.device, receiver.confidence, node)
+            elif name in ("masked_fill", "masked_fill_", "index_fill", "index_fill_") and len(args.positional) > 1:
+                for part in parts_of(args.positional[-1]):
+                    if isinstance(part, Tensor) and part.rank == 0:
+                        self.read_host(part, node, name)
+            elif name in ("index_put_", "index_put") and len(args.positional) > 1:
+                self._index_put(args, node)
             elif name == "copy_" and receiver.device in ("cpu", "pinned"):
                 asynchronous = args.get(1, "non_blocking")
                 if receiver.device == "cpu" or not (isinstance(asynchronous, Const) and asynchronous.value is True):
@@ -531,7 +587,13 @@ class TorchCalls:
         """`tensor[key]`."""
         for bound in slice_bounds(node.slice):
             self.read_host(self.eval(bound), bound, "index")
+        if base.device == "cuda":
+            self.note_index(base, node)
         rank: int | None = None
+        if base.rank == -1 and isinstance(node.slice, ast.Slice):
+            return base
+        if base.rank == -1 and kind_of(key) == "int":
+            return base.with_(rank=0)
         if isinstance(node.slice, ast.Slice) or key is NONE or (isinstance(key, Const) and key.value is Ellipsis):
             rank = 1
         elif isinstance(node.slice, ast.Tuple) and any(
@@ -546,6 +608,15 @@ class TorchCalls:
     def tensor_store(self: Frame, base: Tensor, key: Value, value: Value, target: ast.Subscript) -> None:
         for bound in slice_bounds(target.slice):
             self.read_host(self.eval(bound), bound, "index")
+        if base.device == "cuda":
+            self.note_store(base, key, value, target)
+
+    def _index_put(self: Frame, args: Arguments, node: Any) -> None:
+        """`x.index_put_((mask,), values)`: a mask with values on the device is counted first."""
+        keys = args.positional[0]
+        element = keys.element if isinstance(keys, Seq) else None
+        if isinstance(element, Tensor) and element.dtype == "b" and isinstance(args.positional[1], Tensor):
+            self.read_size(element, node, "mask")
 
     # -- modules of torch.nn ---------------------------------------------------------------------------------------
 
@@ -626,7 +697,7 @@ def _collect(value: Value, found: list[Tensor], depth: int) -> None:
 def _holds(condition: Condition, args: Arguments) -> bool:
     value = args.get(condition.at, condition.name)
     if condition.value:
-        return isinstance(value, Const) and value.value == condition.value
+        return isinstance(value, Const) and str(value.value) == condition.value
     given = value is not None and value is not NONE and not (isinstance(value, Const) and value.value is False)
     return given is not condition.absent
 

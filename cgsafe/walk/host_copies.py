@@ -1,0 +1,153 @@
+"""The other direction: host data that captured code copies to the device, by a call, an index or an assignment.
+
+What does and what does not was measured (PyTorch 2.11, H200): any data given to `torch.tensor(..., device=)`, copies from
+pageable memory, blocking copies from pinned memory, lists and CPU tensors as indices, Python numbers stored under a full
+integer index.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, Any
+
+from cgsafe.events import HostCopy
+from cgsafe.values import (
+    HIGH,
+    LOW,
+    MEDIUM,
+    NONE,
+    NUMPY,
+    Const,
+    ExtInstance,
+    Host,
+    Seq,
+    Tensor,
+    Value,
+    kind_of,
+    parts_of,
+)
+from cgsafe.walk.arguments import Arguments
+
+if TYPE_CHECKING:
+    from cgsafe.walk.frame import Frame
+
+ONE = -1  # the rank of a tensor that surely has exactly one dimension
+_NUMBERS = ("int", "float", "bool", "number")
+_WAITING_METHODS = {
+    "Stream": ("synchronize", "query"),
+    "Event": ("synchronize", "query", "elapsed_time"),
+}
+
+
+class HostCopies:
+    """Mixin of Frame."""
+
+    def note_data(self: Frame, data: Value | None, device: str, confidence: int, node: Any) -> None:
+        """`torch.tensor(data, device="cuda")` and its like."""
+        if device != "cuda" or data is None:
+            return
+        for part in parts_of(data):
+            if isinstance(part, Tensor):
+                self.note_move(part, "cuda", Arguments([part]), node, confidence)
+            elif isinstance(part, Seq):
+                inner = part.element
+                if part.items == () or (inner is not None and any(isinstance(p, Tensor) for p in parts_of(inner))):
+                    continue  # nothing to copy, or read item by item
+                self.emit(HostCopy, node, confidence, how="data")
+            elif isinstance(part, (Const, Host)) or part is NUMPY:
+                self.emit(HostCopy, node, confidence, how="data")
+
+    def note_move(self: Frame, value: Value, device: str, args: Arguments, node: Any, confidence: int = HIGH) -> None:
+        """A tensor goes to the device: from pageable memory that fails, from pinned memory unless it is non-blocking."""
+        if device != "cuda":
+            return
+        asynchronous = args.get(2, "non_blocking")
+        unblocked = any(
+            isinstance(a, Const) and a.value is True for a in [asynchronous, *args.positional[1:]] if a is not None
+        )
+        for part in parts_of(value):
+            if not isinstance(part, Tensor):
+                continue
+            if part.device == "cpu":
+                self.emit(HostCopy, node, min(part.confidence, confidence), how="pageable")
+            elif part.device == "pinned" and not unblocked:
+                self.emit(HostCopy, node, min(part.confidence, confidence), how="pinned")
+
+    def note_index(self: Frame, base: Tensor, node: ast.Subscript, store: bool = False) -> bool:
+        """Indices of a device tensor: those on the host are copied, 0-dim ones on the device are read.
+
+        Returns True where a boolean mask on the device picks the elements.
+        """
+        masked = False
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        for part in parts:
+            if isinstance(part, (ast.Slice, ast.Constant)):
+                continue
+            for key in parts_of(self.eval(part)):
+                if (isinstance(key, Seq) and key.kind != "tuple" and not _of_slices(key)) or key is NUMPY:
+                    self.emit(HostCopy, node, base.confidence, how="index", index=ast.unparse(part))
+                elif isinstance(key, Tensor) and key.device in ("cpu", "pinned") and key.rank not in (0, None):
+                    if key.dtype != "b":
+                        confidence = min(base.confidence, key.confidence)
+                        self.emit(HostCopy, node, confidence, how="index", index=ast.unparse(part))
+                elif isinstance(key, Tensor) and key.device == "cuda":
+                    if key.dtype == "b" and key.rank != 0:
+                        masked = True
+                        if not store:
+                            self.read_size(key, node, "mask")
+                    elif key.dtype == "i" and key.rank == 0 and not store:
+                        self.read_host(key, part, "index")
+        return masked
+
+    def note_store(self: Frame, base: Tensor, key: Value, value: Value, target: ast.Subscript) -> None:
+        """`tensor[key] = value` on a device tensor."""
+        masked = self.note_index(base, target, True)
+        for part in parts_of(value):
+            if isinstance(part, Tensor):
+                if part.device == "cpu":
+                    self.emit(HostCopy, target, min(base.confidence, part.confidence), how="pageable")
+                elif masked and part.device == "cuda":
+                    self.read_size(part, target, "mask")
+            elif isinstance(part, Host | Const) and kind_of(part) in _NUMBERS and not masked:
+                indices = parts_of(key)
+                if any(
+                    isinstance(k, Tensor) and k.device == "cuda" and k.rank != 0 and k.dtype == "i" for k in indices
+                ) or self._picks_one(base, target):
+                    self.emit(HostCopy, target, base.confidence, how="setitem")
+
+    def _picks_one(self: Frame, base: Tensor, target: ast.Subscript) -> bool:
+        """True where integers index every dimension, so that the destination is 0-dim."""
+        elements = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
+        if any(isinstance(e, ast.Slice) for e in elements):
+            return False
+        values = [self.eval(e) for e in elements]
+        if not all(kind_of(v) == "int" and isinstance(v, (Const, Host)) for v in values):
+            return False
+        return base.rank == ONE if len(elements) == 1 else len(elements) == 2 and base.rank is None
+
+    def read_size(self: Frame, value: Value, node: Any, how: str) -> None:
+        """The size of a result depends on values on the device: the host reads how many there are."""
+        from cgsafe.events import SizeRead
+
+        waits = [p for p in parts_of(value) if isinstance(p, Tensor) and p.device in ("cuda", "")]
+        if waits:
+            confidence = max(t.confidence if t.device else LOW for t in waits)
+            self.emit(SizeRead, node, confidence, how=how, why=self.origin_of(node))
+
+    def note_wait(self: Frame, name: str, node: Any) -> None:
+        """The host waits for the device, or asks it something, by name."""
+        from cgsafe.events import DeviceWait
+
+        self.emit(DeviceWait, node, HIGH, how=name)
+
+    def note_waiting_method(self: Frame, receiver: ExtInstance, name: str, node: Any) -> None:
+        last = receiver.name.rpartition(".")[2]
+        if receiver.name.startswith("torch.") and name in _WAITING_METHODS.get(last, ()):
+            self.note_wait(f"{last}.{name}", node)
+
+
+def _of_slices(value: Seq) -> bool:
+    return value.element is not None and kind_of(value.element) == "slice"
+
+
+__all__ = ["MEDIUM", "NONE", "ONE", "HostCopies"]

@@ -1,0 +1,51 @@
+"""CG104: a PyTorch function that reads device values on its own account."""
+
+from __future__ import annotations
+
+from cgsafe.events import HostRead
+from cgsafe.findings import Fix, Severity
+from cgsafe.rule import Hit, Rule
+
+from .reads import EXPLICIT, IMPLICIT
+
+_INSTEAD = {
+    "inv": "`torch.linalg.inv_ex`",
+    "cholesky": "`torch.linalg.cholesky_ex`",
+    "solve": "`torch.linalg.solve_ex`",
+    "lu_factor": "`torch.linalg.lu_factor_ex`",
+    "ldl_factor": "`torch.linalg.ldl_factor_ex`",
+    "masked_fill": "`torch.where(mask, value, x)`",
+    "masked_fill_": "`x.copy_(torch.where(mask, value, x))`",
+}
+
+
+class HiddenSync(Rule):
+    """Some PyTorch functions read device values themselves, and make the host wait for the GPU.
+
+    Checks of errors (`torch.linalg.inv`, `cholesky`, `solve`), of arguments (`torch.distributions` with `validate_args`)
+    and of ranges (`torch.histc`), and scalars that are given as tensors (`masked_fill(mask, tensor)`) copy from the
+    device, though nothing in the call says so.
+    """
+
+    code = "CG104"
+    name = "hidden-sync"
+    severity = Severity.ERROR
+    instead = "Use the form that does not check (`linalg.inv_ex`, `validate_args=False`), or do it before the capture."
+    error = "torch.AcceleratorError: CUDA error: operation not permitted when stream is capturing"
+    measured = "PyTorch 2.11.0, NVIDIA H200"
+    allowed = "For tensors on the CPU, and behind `torch.cuda.is_current_stream_capturing()`."
+
+    def on_host_read(self, event: HostRead) -> Hit | None:
+        if event.how in EXPLICIT or event.how in IMPLICIT:
+            return None
+        message = f"`{event.how}` reads values on the GPU and makes the host wait for them: `{event.source}`"
+        if event.why:
+            message += f"; {event.why}"
+        instead = _INSTEAD.get(event.how)
+        if instead:
+            advice = f"Use {instead}, which stays on the device"
+        elif event.source.startswith("torch.distributions") or event.how[:1].isupper():
+            advice = "Pass `validate_args=False`, or make the distribution before the capture"
+        else:
+            advice = "Do it before the capture, or use a form of it that stays on the device"
+        return Hit(message, Fix(advice))
