@@ -116,7 +116,7 @@ class Tensor(Value):
     """A torch tensor.
 
     device: "cuda", "cpu", "pinned" (page-locked host memory), "meta" or "" (unknown).
-    rank: 0 (no dimensions), -1 (exactly one), 1 (one or more) or None. dtype: "b" bool, "i" integer, "f" floating or "".
+    rank: 0 (no dimensions), -n (exactly n), 1 (one or more) or None. dtype: "b" bool, "i" integer, "f" floating or "".
     confidence: how sure it is that this is a tensor on that device.
     """
 
@@ -139,7 +139,7 @@ class Tensor(Value):
         )
 
     def _describe(self) -> str:
-        rank = {None: "", 0: " 0-dim", 1: " n-dim", -1: " 1-dim"}[self.rank]
+        rank = {None: "", 1: " n-dim"}.get(self.rank, f" {-(self.rank or 0)}-dim")
         dtype = {"": "", "b": " bool", "i": " int", "f": " float"}[self.dtype]
         return f"tensor on {self.device or '?'}{rank}{dtype} ({'?lmh'[self.confidence]})"
 

@@ -668,9 +668,9 @@ def elementwise(values: list[Value], dtype: str = "") -> Tensor:
     rank: int | None = None
     if all(t.rank == 0 for t in tensors) and not others_unknown:
         rank = 0
-    elif all(t.rank in (0, -1) for t in tensors) and not others_unknown:
-        rank = -1
-    elif any(t.rank in (1, -1) for t in tensors):
+    elif all(t.rank is not None and t.rank <= 0 for t in tensors) and not others_unknown:
+        rank = min(t.rank or 0 for t in tensors)  # broadcast to the one with the most dimensions
+    elif any(t.rank for t in tensors):
         rank = 1
     if not dtype:
         kinds = {t.dtype for t in tensors}

@@ -31,7 +31,6 @@ from cgsafe.walk.arguments import Arguments
 if TYPE_CHECKING:
     from cgsafe.walk.frame import Frame
 
-ONE = -1  # the rank of a tensor that surely has exactly one dimension
 _NUMBERS = ("int", "float", "bool", "number")
 _WAITING_METHODS = {
     "Stream": ("synchronize", "query"),
@@ -123,7 +122,8 @@ class HostCopies:
         values = [self.eval(e) for e in elements]
         if not all(kind_of(v) == "int" and isinstance(v, (Const, Host)) for v in values):
             return False
-        return base.rank == ONE if len(elements) == 1 else len(elements) == 2 and base.rank is None
+        # Of a tensor of unknown rank two integers pick one element more often than not.
+        return base.rank == -len(elements) or (len(elements) == 2 and base.rank is None)
 
     def read_size(self: Frame, value: Value, node: Any, how: str) -> None:
         """The size of a result depends on values on the device: the host reads how many there are."""
@@ -150,4 +150,4 @@ def _of_slices(value: Seq) -> bool:
     return value.element is not None and kind_of(value.element) == "slice"
 
 
-__all__ = ["MEDIUM", "NONE", "ONE", "HostCopies"]
+__all__ = ["MEDIUM", "NONE", "HostCopies"]

@@ -342,11 +342,12 @@ class TorchCalls(HostCopies):
         rank: int | None = None
         size = args.get(0, "size")
         if isinstance(size, Seq) and size.items is not None:
-            rank = {0: 0, 1: -1}.get(len(size.items), 1)
+            rank = -len(size.items)
         elif size is not None and kind_of(size) in ("int", "shape"):
             if kind_of(size) == "int":
-                several = len([v for v in args.positional if kind_of(v) == "int"]) > 1 and spec.dtype == "float"
-                rank = 1 if several or args.star is not None else -1
+                sizes = [v for v in args.positional if kind_of(v) == "int"]
+                # Of `arange(0, n)` the numbers are bounds, of `zeros(2, 3)` sizes.
+                rank = 1 if args.star is not None else -len(sizes) if spec.dtype == "float" else -1
         pinned = args.keywords.get("pin_memory")
         if device in ("cpu", "") and isinstance(pinned, Const) and pinned.value:
             device = "pinned"
@@ -551,6 +552,13 @@ class TorchCalls(HostCopies):
                 return UNKNOWN
             if name in self.tables.sized_methods:
                 self.read_sizes(args.positional, node)
+                if name in ("view", "reshape") and args.star is None:
+                    sizes = args.positional
+                    first = sizes[0] if sizes else NONE
+                    if isinstance(first, Seq) and first.items is not None:
+                        return receiver.with_(rank=-len(first.items))
+                    if sizes and all(kind_of(v) == "int" for v in sizes):
+                        return receiver.with_(rank=-len(sizes))
             elif name == "copy_" and receiver.device == "cuda" and args.positional:
                 self.note_move(args.positional[0], "cuda", args.prepend(receiver), node, receiver.confidence)
             elif name == "new_tensor" and args.positional:
@@ -590,10 +598,10 @@ class TorchCalls(HostCopies):
         if base.device == "cuda":
             self.note_index(base, node)
         rank: int | None = None
-        if base.rank == -1 and isinstance(node.slice, ast.Slice):
-            return base
-        if base.rank == -1 and kind_of(key) == "int":
-            return base.with_(rank=0)
+        if base.rank is not None and base.rank < 0:
+            exact = _rank_under(base.rank, node.slice, self)
+            if exact is not None:
+                return base.with_(rank=exact)
         if isinstance(node.slice, ast.Slice) or key is NONE or (isinstance(key, Const) and key.value is Ellipsis):
             rank = 1
         elif isinstance(node.slice, ast.Tuple) and any(
@@ -602,7 +610,7 @@ class TorchCalls(HostCopies):
         ):
             rank = None if any(isinstance(e, ast.Constant) and e.value is Ellipsis for e in node.slice.elts) else 1
         elif isinstance(key, (Tensor, Seq)) and not isinstance(node.slice, ast.Tuple):
-            rank = None if isinstance(key, Tensor) and key.rank != 1 else 1
+            rank = None if isinstance(key, Tensor) and not key.rank else 1
         return base.with_(rank=rank)
 
     def tensor_store(self: Frame, base: Tensor, key: Value, value: Value, target: ast.Subscript) -> None:
@@ -700,6 +708,20 @@ def _holds(condition: Condition, args: Arguments) -> bool:
         return isinstance(value, Const) and str(value.value) == condition.value
     given = value is not None and value is not NONE and not (isinstance(value, Const) and value.value is False)
     return given is not condition.absent
+
+
+def _rank_under(rank: int, index: ast.expr, frame: Frame) -> int | None:
+    """The exact rank of an item of a tensor of exactly `-rank` dimensions; None where the index does not tell."""
+    for part in index.elts if isinstance(index, ast.Tuple) else [index]:
+        if isinstance(part, ast.Slice) or (isinstance(part, ast.Constant) and part.value is Ellipsis):
+            continue
+        if isinstance(part, ast.Constant) and part.value is None:
+            rank -= 1
+        elif kind_of(frame.eval(part)) == "int":
+            rank += 1
+        else:
+            return None
+    return min(rank, 0)
 
 
 def slice_bounds(node: ast.expr) -> list[ast.expr]:
