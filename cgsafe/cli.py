@@ -84,7 +84,9 @@ def check(**options: Any) -> int:
         config = configuration.load()
         _known_config_codes(rules, config)
     except configuration.ConfigError as error:
-        raise click.UsageError(str(error)) from None
+        from cgsafe.report.style import escape
+
+        raise click.UsageError(escape(str(error))) from None
     settings = configuration.merge(
         config,
         select=select,
@@ -194,6 +196,9 @@ def _tell(
         ),
         options,
     )
+    if not options["quiet"]:
+        for note in report.notes:
+            _say(note)
     for problem in ordered_errors(report):
         place = f"{escape(problem.path)}:{problem.line}: " if problem.line else f"{escape(problem.path)}: "
         _say(f"{place if problem.path else ''}{escape(problem.message)}")
@@ -278,13 +283,22 @@ def _faults(faults: Sequence[Problem]) -> int:
 
 
 def _say(message: str) -> None:
-    """A diagnostic, on standard error."""
-    click.echo(f"cgsafe: {message}", err=True)
+    """A diagnostic, on standard error. What checked files put into it cannot move the cursor or change colours."""
+    safe = "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode("ascii") for c in message)
+    click.echo(f"cgsafe: {safe}", err=True)
 
 
 def run() -> NoReturn:
     """The command `cgsafe`: ends the process at once, for taking millions of objects apart would take seconds."""
-    code = main()
+    try:
+        code = main()
+    except (OSError, AttributeError) as error:
+        # A full disk or a closed descriptor, wherever it shows.
+        if not isinstance(error, OSError) and sys.stdout is not None and sys.stderr is not None:
+            raise
+        if sys.stderr is not None:
+            _say(f"cannot write: {error}")
+        os._exit(FAILED)
     try:
         sys.stdout.flush()
         sys.stderr.flush()

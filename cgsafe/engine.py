@@ -44,9 +44,9 @@ def check(
     for code, message in sorted(outcome.rule_failures.items()):
         report.errors.append(Problem("", 0, f"rule {code} failed and was left out: {message}"))
     for (path, line), message in sorted(outcome.faults.items()):
-        report.errors.append(
-            Problem(by_path.get(path, path), line, f"internal error while walking this function: {message}")
-        )
+        report.errors.append(Problem(by_path.get(path, path), line, message))
+    for path, line in sorted(outcome.cuts):
+        report.notes.append(f"{by_path.get(path, path)}:{line}: calls nest too deeply here to follow what lies below")
     _findings(report, project, outcome.reaches, settings, by_path)
     return report
 
@@ -122,17 +122,17 @@ def _reported(project: Project, path: str) -> bool:
 
 
 class _Shown:
-    """Paths as people gave them; others relative to the working directory where they lie below it."""
+    """Paths as people gave them; others in the same manner, absolute or relative to the working directory."""
 
     def __init__(self, by_path: dict[str, str]):
         self.by_path = by_path
-        self.here = os.getcwd() + os.sep
+        self.absolute = bool(by_path) and all(os.path.isabs(shown) for shown in by_path.values())
 
     def path(self, path: str) -> str:
         shown = self.by_path.get(path)
         if shown is not None:
             return shown
-        return path[len(self.here) :] if path.startswith(self.here) else path
+        return path if self.absolute or path == STDIN else os.path.relpath(path)
 
     def root(self, root: Root) -> Root:
         return Root(root.kind, root.reason, self.path(root.path), root.line, root.function)

@@ -110,4 +110,5 @@ class Report:
     files_known: int = 0  # files of the projects around them
     roots: int = 0
     hidden: int = 0  # findings below the asked confidence
+    notes: list[str] = field(default_factory=list)  # what limits the outcome without being a fault
     statistics: dict[str, int | float | str] = field(default_factory=dict)

@@ -48,6 +48,7 @@ class Outcome:
     statistics: dict[str, int] = field(default_factory=dict)
     faults: dict[tuple[str, int], str] = field(default_factory=dict)
     rule_failures: dict[str, str] = field(default_factory=dict)
+    cuts: set[tuple[str, int]] = field(default_factory=set)
 
 
 def analyse(project: Project, settings: Settings, rules: Sequence[type[Rule]], progress: Progress | None) -> Outcome:
@@ -57,7 +58,7 @@ def analyse(project: Project, settings: Settings, rules: Sequence[type[Rule]], p
     if store is not None:
         kept = store.load(key)
         if kept is not None:
-            return Outcome(from_plain(kept[0]), set(), kept[1], kept[2])
+            return Outcome(from_plain(kept[0]), set(), kept[1], kept[2], cuts=set(kept[3]))
     sys.setrecursionlimit(max(sys.getrecursionlimit(), 12000))
     gc_was_on = gc.isenabled()
     gc.disable()  # the graph of the walk stays alive to the end, and there is nothing to collect in it
@@ -68,7 +69,7 @@ def analyse(project: Project, settings: Settings, rules: Sequence[type[Rule]], p
         if gc_was_on:
             gc.enable()
     if store is not None and not outcome.faults and not outcome.rule_failures:
-        store.save(key, (to_plain(outcome.reaches), outcome.root_count, outcome.statistics))
+        store.save(key, (to_plain(outcome.reaches), outcome.root_count, outcome.statistics, sorted(outcome.cuts)))
     return outcome
 
 
@@ -131,7 +132,9 @@ def _shared(
         connection.send(share.reached())
         share.walk_queue(chunks[1], queues[1], set(connection.recv()), None)
         part = share.outcome()
-        connection.send((to_plain(part.reaches), part.roots, part.statistics, part.faults, part.rule_failures))
+        connection.send(
+            (to_plain(part.reaches), part.roots, part.statistics, part.faults, part.rule_failures, part.cuts)
+        )
 
     helpers = [Helper(work) for _ in range(1, jobs)]
     mine = _Share(walker, rules)
@@ -145,8 +148,8 @@ def _shared(
         mine.walk_queue(chunks[1], queues[1], reached, progress)
         outcomes = [mine.outcome()]
         for helper in helpers:
-            plain, roots, statistics, faults, failures = helper.receive()
-            outcomes.append(Outcome(from_plain(plain), roots, len(roots), statistics, faults, failures))
+            plain, roots, statistics, faults, failures, cuts = helper.receive()
+            outcomes.append(Outcome(from_plain(plain), roots, len(roots), statistics, faults, failures, cuts))
         return outcomes
     except EOFError:
         return None
@@ -199,7 +202,9 @@ class _Share:
             except Exception as error:
                 if self.walker.tables.debug:
                     raise
-                self.walker.faults.setdefault((candidate.path, 0), f"{type(error).__name__}: {error}")
+                self.walker.faults.setdefault(
+                    (candidate.path, 0), f"internal error while walking: {type(error).__name__}: {error}"
+                )
 
     def reached(self) -> list[Place]:
         return sorted((d.file.path, d.qualname) for d in self.walker.reached)
@@ -213,6 +218,7 @@ class _Share:
         capture_sites(walker.all_nodes(), judge, outcome.reaches)
         outcome.statistics = dict(walker.statistics)
         outcome.faults = dict(walker.faults)
+        outcome.cuts = set(walker.cuts)
         outcome.rule_failures = dict(self.rules.failures)
         return outcome
 
@@ -227,6 +233,7 @@ def _merged(outcomes: list[Outcome]) -> Outcome:
         for name, count in other.statistics.items():
             result.statistics[name] = result.statistics.get(name, 0) + count
         result.faults.update(other.faults)
+        result.cuts |= other.cuts
         result.rule_failures.update(other.rule_failures)
     result.root_count = len(result.roots)
     return result

@@ -21,10 +21,7 @@ def all_examples() -> list[Path]:
     return sorted(path for path in FIXTURES.glob("CG*/*") if path.name.startswith(("bad", "good")))
 
 
-GAPS = {
-    "CG301-bad_behind_op": "a registry that is empty at first and filled by `REGISTRY[name] = ...`; "
-    "a class attribute that is set from outside",
-}
+GAPS: dict[str, str] = {}
 
 
 def files_of(example: Path) -> dict[str, str]:
@@ -110,7 +107,7 @@ def test_every_folder_of_examples_belongs_to_a_rule():
     assert folders == {rule.code for rule in RULES}
     assert not (FIXTURES / "__init__.py").exists()
     for rule in RULES:
-        assert Path(examples_folder(rule) or "").resolve() == (FIXTURES / rule.code).resolve()
+        assert Path(examples_folder(rule) or "").name == rule.code
         assert not (FIXTURES / rule.code / "__init__.py").exists()
 
 

@@ -359,7 +359,6 @@ SET_ELSEWHERE = {
 CONSTANT = "an attribute that is None where it is made counts as None, whoever sets it from outside"
 FILLED = "what is put into a module-level list or dict after it was made"
 ELSEWHERE_GAPS = {
-    "class attribute": CONSTANT,
     "method replaced on the class": "an assignment to an attribute of a class, at module level",
 }
 

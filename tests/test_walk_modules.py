@@ -351,7 +351,6 @@ PROGRAMS = {
 
 GAPS = {
     "ModuleDict filled by key": "an nn.ModuleDict that is filled by key in a loop",
-    "autograd.Function": "Function.apply calls the forward of the function",
 }
 
 

@@ -190,7 +190,6 @@ SAME = "of tensors whose abstract values are equal, nothing tells whether they a
 ASKED_GAPS = {
     "dict ==": PARTS,
     "torch._assert": "torch._assert asserts on the host",
-    "in a default": "defaults of a nested function are evaluated where it is defined",
 }
 NOT_ASKED_GAPS = {
     "list.index of the first": SAME,

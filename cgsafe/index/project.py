@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any, NamedTuple
+
+# Packages that checked code means when it names them, whatever lies around.
+_OTHERS = frozenset((*sys.stdlib_module_names, "torch", "numpy", "triton"))
 
 
 class Entity(NamedTuple):
@@ -45,6 +49,8 @@ class Project:
         self.roots: list[str] = []
         self._prefixes: set[tuple[str, str]] = set()
         self._resolved: dict[tuple[str, str], Entity | None] = {}
+        self._resolving: list[tuple[str, str]] = []
+        self._cut: set[tuple[str, str]] = set()
 
     def add(self, file: File) -> None:
         self.files[file.path] = file
@@ -59,6 +65,9 @@ class Project:
 
     def find_module(self, name: str, asking: File | None = None) -> File | None:
         """The file of a module by absolute dotted name."""
+        top = name.partition(".")[0]
+        if top in _OTHERS and (asking is None or asking.module.partition(".")[0] != top):
+            return None  # a stray `torch.py` or a stub in some folder is not what runs
         if asking is not None:
             found = self.modules.get((asking.import_root, name))
             if found is not None:
@@ -97,9 +106,16 @@ class Project:
         key = (file.path, name)
         if key in self._resolved:
             return self._resolved[key]
-        self._resolved[key] = None  # a cycle of re-exports ends here
+        if key in self._resolving:
+            self._cut.update(self._resolving)  # a cycle of re-exports ends here: what these lack, others may find yet
+            return None
+        self._resolving.append(key)
         found = self._resolve(file, name)
-        self._resolved[key] = found
+        self._resolving.pop()
+        if found is not None or key not in self._cut:
+            self._resolved[key] = found
+        if not self._resolving:
+            self._cut.clear()
         return found
 
     def _resolve(self, file: File, name: str) -> Entity | None:

@@ -15,6 +15,7 @@ from cgsafe.values import (
     UNKNOWN,
     Const,
     Dict,
+    ExtMethod,
     Seq,
     Tensor,
     Union,
@@ -96,7 +97,9 @@ def plain(value: Value) -> Value:
     return value
 
 
-def bind(walker: Walker, definition: FunctionDef, shape: Shape, args: Arguments, region: Region) -> tuple[Value, ...]:
+def bind(
+    walker: Walker, definition: FunctionDef, shape: Shape, args: Arguments, region: Region, scope: Any = None
+) -> tuple[Value, ...]:
     """The values of all parameters in order: named ones, `*args`, keyword-only ones, `**kwargs`."""
     from cgsafe.walk.entry import default_value, entry_value
 
@@ -104,14 +107,14 @@ def bind(walker: Walker, definition: FunctionDef, shape: Shape, args: Arguments,
     positional = args.positional
     params = shape.params
     for name, value in zip(params, positional, strict=False):
-        given[name] = value
+        given[name] = _known(value)
     extra = list(positional[len(params) :])
     left: dict[str, Value] = {}
     for name, value in args.keywords.items():
         if name in given:
             continue
         if name in params or name in shape.kwonly:
-            given[name] = value
+            given[name] = _known(value)
         else:
             left[name] = value
     bound: list[Value] = []
@@ -119,7 +122,7 @@ def bind(walker: Walker, definition: FunctionDef, shape: Shape, args: Arguments,
     for name in shape.named:
         known = given.get(name)
         if known is None:
-            known = default_value(walker, definition, shape, name)
+            known = default_value(walker, definition, shape, name, scope)
             if known is None:
                 known = args.star if args.star is not None and name in params else UNKNOWN
             elif args.star is not None and name in params:
@@ -141,6 +144,14 @@ def bind(walker: Walker, definition: FunctionDef, shape: Shape, args: Arguments,
     if shape.kwarg is not None:
         values.append(Dict({k: plain(v) for k, v in left.items()}, args.rest))
     return tuple(values)
+
+
+def _known(value: Value) -> Value:
+    """An attribute of something unknown is unknown too, once it is passed on."""
+    if not isinstance(value, ExtMethod):
+        return value
+    guessed = isinstance(value.receiver, Tensor) and value.receiver.confidence == LOW
+    return UNKNOWN if guessed or value.receiver is UNKNOWN else value
 
 
 def _maybe(

@@ -151,7 +151,23 @@ class Calls(TorchCalls):
         if called.warm and not where.captured:
             self.node.warm |= called.warm
         self.after_call(args)
+        if called.stores and args.positional:
+            self.take_stores(called, args.positional[0])
         return called.outcome if not self.tables.names_host(definition.name) else on_host(called.outcome)
+
+    def take_stores(self: Frame, called: Any, receiver: Value) -> None:
+        """What a method set on the object that this function works on is seen here too."""
+        if self.shape is None or not self.shape.params or not isinstance(receiver, Instance):
+            return
+        name = self.shape.params[0]
+        if self.env.get(name) is not receiver:
+            return
+        for attribute, value in called.stores.items():
+            path = f"{name}.{attribute}"
+            known = self.env.get(path)
+            self.env[path] = value if self.branches == 0 or known is None else join_all([known, value])
+            self.has_paths = True
+            self.node.stores[attribute] = value
 
     def after_call(self: Frame, args: Arguments) -> None:
         """While an object is made, what a method of it stored is read from the object again."""

@@ -521,6 +521,10 @@ class ClassTable:
         statement, _ = self._statement(owner, name)
         return statement.annotation if isinstance(statement, ast.AnnAssign) else None
 
+    def annotated(self, definition: ClassDef, name: str) -> Value | None:
+        """What the annotation of a class-level name promises; None where it has none."""
+        return self._annotation(definition, name)
+
     def _annotation(self, definition: ClassDef, name: str) -> Value | None:
         key = (definition, name)
         if key not in self._annotations:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cgsafe.events import HOST, Region
 from cgsafe.values import (
@@ -34,18 +34,27 @@ if TYPE_CHECKING:
     from cgsafe.walk.walker import Walker
 
 
-def default_value(walker: Walker, definition: FunctionDef, shape: Shape, name: str) -> Value | None:
+def default_value(walker: Walker, definition: FunctionDef, shape: Shape, name: str, scope: Any = None) -> Value | None:
     """The value of a parameter's default; None where it has none."""
     node = shape.defaults.get(name)
     if node is None:
         return None
     if isinstance(node, ast.Constant):
         return Const(node.value)
+    if scope is not None:
+        kept: Value | None = scope.cells.get(default_key(definition, name))
+        if kept is not None:
+            return kept
     from cgsafe.walk.frame import Frame
     from cgsafe.walk.walker import Node
 
     frame = Frame(walker, Node(None, HOST, (), None), None, definition.file, definition.offset)
     return frame.eval(node)
+
+
+def default_key(definition: FunctionDef, name: str) -> str:
+    """Where the scope of a nested function keeps a default that was evaluated there."""
+    return f"{definition.label} default {name}"
 
 
 def entry_value(

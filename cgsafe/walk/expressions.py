@@ -37,6 +37,7 @@ from cgsafe.values import (
     Instance,
     ModuleRef,
     Numpy,
+    Partial,
     Seq,
     Super,
     Tensor,
@@ -208,9 +209,20 @@ class Expressions:
         if name in ("__name__", "__qualname__", "__module__"):
             return Const(base.definition.name) if name == "__name__" else STR
         found = self.walker.classes.find(base.definition, name)
+        if name == "apply" and any(
+            e.startswith("torch.autograd.") for e in self.walker.classes.externals(base.definition)
+        ):
+            found = self.walker.classes.find(base.definition, "forward")  # apply(...) runs forward(ctx, ...)
+            if found is not None:
+                forward = self.walker.classes.member(found[0], "forward", found[1], None)
+                return Partial(forward, (OBJECT,), ()) if forward is not None else UNKNOWN
         if found is None:
             return UNKNOWN
         value = self.walker.classes.member(found[0], name, found[1], None)
+        if value is NONE:
+            # A place that somebody fills later.
+            annotated = self.walker.classes.annotated(base.definition, name)
+            return UNKNOWN if annotated is None or annotated is UNKNOWN else join(NONE, annotated)
         if isinstance(value, Bound):
             return Bound(value.func, base)
         if self.tables.is_enum(self.walker.classes.externals(base.definition)) and value is not None:
@@ -520,6 +532,7 @@ class Expressions:
 
     def ev_lambda(self: Frame, node: ast.Lambda) -> Value:
         definition = self.walker.definitions.nested(self.file, node, self.offset, self.node.definition, None)
+        self.keep_defaults(definition, node.args)
         return Func(definition, self.node if self.shape is not None else self.node.outer)
 
     def _comprehension(self: Frame, node: Any, elements: list[ast.expr]) -> list[Value] | None:
@@ -540,7 +553,7 @@ class Expressions:
                     self.refine(when_true)
             return [self.eval(e) for e in elements]
         finally:
-            self.env = before
+            self.leave_comprehension(node, before)
             self.branches -= 1
 
     def ev_listcomp(self: Frame, node: Any) -> Value:
@@ -560,16 +573,31 @@ class Expressions:
         iterable = self.eval(generator.iter)
         if not isinstance(iterable, Seq) or iterable.items is None or len(iterable.items) > 8:
             return None
+        if self.unrolled >= 2:
+            return None  # each level would double the work
         before = self.env
         self.env = dict(before)
+        self.unrolled += 1
         results: list[Value] = []
         try:
             for item in iterable.items:
                 self.assign(generator.target, item)
                 results.append(self.eval(node.elt))
         finally:
-            self.env = before
+            self.leave_comprehension(node, before)
+            self.unrolled -= 1
         return results
+
+    def leave_comprehension(self: Frame, node: Any, before: dict[str, Value]) -> None:
+        """Its variables are gone; what a walrus bound in it stays."""
+        inside, self.env = self.env, before
+        names = getattr(node, "walrus_names", None)
+        if names is None:
+            names = [n.target.id for n in ast.walk(node) if isinstance(n, ast.NamedExpr)]
+            node.walrus_names = names
+        for name in names:
+            if name in inside:
+                self.bind_name(name, inside[name])
 
     def ev_dictcomp(self: Frame, node: ast.DictComp) -> Value:
         picked = self._picked(node)

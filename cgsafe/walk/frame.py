@@ -60,6 +60,7 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs):
         self.returned: list[Value] = []
         self.yielded: list[Value] = []
         self.has_paths = False
+        self.unrolled = 0  # comprehensions that are being run item by item
         self.stream_stack: tuple[str, ...] = ()  # streams of the enclosing `with torch.cuda.stream(...)`
         self.streams_seen: list[str] = []
 
@@ -217,6 +218,9 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs):
             self.has_paths = True
             if origin is not None:
                 self.origins[path] = origin
+            if self.shape is not None and self.shape.params and path == f"{self.shape.params[0]}.{target.attr}":
+                known = self.node.stores.get(target.attr)
+                self.node.stores[target.attr] = value if known is None else join(known, value)
         for part in parts_of(base):
             if isinstance(part, Instance):
                 self.walker.classes.store(part, target.attr, value, self.branches == 0)
@@ -437,6 +441,7 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs):
             self.file, node, self.offset, self.node.definition, self.class_scope
         )
         scope = self.node if self.shape is not None else self.node.outer
+        self.keep_defaults(definition, node.args)
         value: Value = Func(definition, scope)
         if node.decorator_list:
             from cgsafe.walk.decorators import apply
@@ -445,6 +450,19 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs):
                 value = apply(self, decorator, value)
         self.bind_name(node.name, value)
         return True
+
+    def keep_defaults(self, definition: Any, args: ast.arguments) -> None:
+        """Defaults are evaluated where a function is defined, not where it is called."""
+        from cgsafe.walk.entry import default_key
+
+        if self.shape is None or not (args.defaults or args.kw_defaults):
+            return
+        names = [a.arg for a in (*args.posonlyargs, *args.args)]
+        pairs = [*zip(reversed(names), reversed(args.defaults), strict=False)]
+        pairs += [(a.arg, d) for a, d in zip(args.kwonlyargs, args.kw_defaults, strict=True) if d is not None]
+        for name, default in pairs:
+            if not isinstance(default, ast.Constant):
+                self.node.cells[default_key(definition, name)] = self.eval(default)
 
     def do_class(self, node: ast.ClassDef) -> bool:
         definition = self.walker.definitions.nested_class(

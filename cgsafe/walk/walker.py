@@ -31,10 +31,11 @@ from cgsafe.walk.arguments import Arguments, bind
 from cgsafe.walk.defs import ClassDef, Definitions, FunctionDef, Text
 from cgsafe.walk.facts import facts
 
-MAX_STACK = 60  # calls deep; what lies deeper is unknown
+MAX_STACK = 100  # calls deep; what lies deeper is unknown
 MAX_HOST_DEPTH = 2  # calls of host code that are followed while objects are made and decorators applied
 MAX_REPEATS = 3  # runs of a recursive function until its result stands still
-MAX_SCOPE_DEPTH = 10
+MAX_REPEATED = 200  # functions that a repeat may run
+MAX_SCOPE_DEPTH = 30
 MAX_CONTEXTS = 5000  # kinds of call of one function; further ones are not followed, and counted
 
 
@@ -58,6 +59,7 @@ class Node:
         "result",
         "result_is_entry",
         "sites",
+        "stores",
         "warm",
     )
 
@@ -71,6 +73,7 @@ class Node:
         self.calls: dict[tuple[int, Node], str] = {}  # (line, callee) -> note
         self.sites: list[tuple[int, str, str, Node]] = []  # captures opened here: line, kind, reason, node of the body
         self.warm: set[Any] = set()  # compiled functions that ran here on the host, with the kinds of their arguments
+        self.stores: dict[str, Value] = {}  # attributes of the first argument that are set here
         self.result: Value = NEVER
         self.done = False
         self.recursed = False
@@ -124,6 +127,7 @@ class Walker:
         self.classes = ClassTable(self)
         self.contexts: dict[FunctionDef, int] = {}
         self.statistics: dict[str, int] = {"functions": 0, "cut_depth": 0, "cut_contexts": 0, "faults": 0}
+        self.cuts: set[tuple[str, int]] = set()  # functions that were not followed: calls nest too deeply there
         self.faults: dict[tuple[str, int], str] = {}
         self.host_depth = 0  # how many calls of host code deep we are, since an object began to be made
         self.host_limit = MAX_HOST_DEPTH
@@ -165,7 +169,8 @@ class Walker:
     def entity(self, entity: Entity, asking: File) -> Value:
         """The value that a resolved name stands for."""
         if entity.kind == "external":
-            return Ext(self.tables.canonical(entity.name))
+            base, _, last = self.tables.canonical(entity.name).rpartition(".")
+            return self.tables.external_attribute(base, last) if base else Ext(last)
         if entity.kind == "module":
             return ModuleRef(entity.name)
         assert entity.file is not None
@@ -289,7 +294,7 @@ class Walker:
         host = not region.captured and not region.traced
         if self.shallow or (host and self.host_depth >= self.host_limit and definition.name != "__init__"):
             return self._glance(definition, scope, shape, region)
-        bound = bind(self, definition, shape, args, region)
+        bound = bind(self, definition, shape, args, region, scope)
         key = (definition, scope, region, bound)
         known = self.nodes.get(key) or self._provisional.get(key)
         if known is not None:
@@ -302,6 +307,8 @@ class Walker:
         node = Node(definition, region, bound, scope)
         if len(self._active) >= MAX_STACK or node.depth > MAX_SCOPE_DEPTH + 4:
             self.statistics["cut_depth"] += 1
+            if len(self._active) >= MAX_STACK:
+                self.cuts.add((definition.file.path, definition.line))
             node.done = True
             return node
         count = self.contexts.get(definition, 0)
@@ -340,6 +347,7 @@ class Walker:
         self.statistics["functions"] += 1
         try:
             for _ in range(MAX_REPEATS):
+                started = self.statistics["functions"]
                 before = node.result
                 node.recursed = False
                 frame = Frame(self, node, shape, definition.file, definition.offset)
@@ -350,10 +358,13 @@ class Walker:
                     node.result = UNKNOWN
                 if not node.recursed or node.result is before:
                     break
+                if self.statistics["functions"] - started > MAX_REPEATED:
+                    break  # a large knot of functions: once more would not pay
                 self._provisional.clear()
         except Exception as error:  # a fault of the walk must not take the other findings with it
             self.statistics["faults"] += 1
-            self.faults.setdefault((definition.file.path, definition.line), f"{type(error).__name__}: {error}")
+            text = f"internal error while walking this function: {type(error).__name__}: {error}"
+            self.faults.setdefault((definition.file.path, definition.line), text)
             if self.tables.debug:
                 raise
             node.result = UNKNOWN
