@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from cgsafe.findings import Confidence, Finding, Problem, Report, Root, Step
-from cgsafe.index.project import File, Project, module_name
+from cgsafe.index.project import Project
 from cgsafe.rule import Rule
 from cgsafe.settings import Settings
-from cgsafe.source import STDIN, Source, discover, known_files, package_root, read
-from cgsafe.trace import Reach, Reaches, Spot, fingerprint
+from cgsafe.source import STDIN, discover, known_files
+from cgsafe.trace import Reach, Reaches, fingerprint
 
 Progress = Callable[[str, int, int], None]
 
@@ -139,6 +139,3 @@ class _Shown:
 
     def steps(self, steps: tuple[Step, ...]) -> tuple[Step, ...]:
         return tuple(Step(self.path(s.path), s.line, s.function, s.note) for s in steps)
-
-
-__all__ = ["File", "Source", "Spot", "check", "module_name", "package_root", "read"]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from cgsafe.events import HOST, Region, region
+from cgsafe.events import HOST, region
 from cgsafe.findings import Root
 from cgsafe.values import Class, Compiled, Func, Instance, Value
 from cgsafe.walk.arguments import Arguments
@@ -264,7 +264,7 @@ def _walk_site(walker: Walker, candidate: Candidate) -> None:
         definition = walker.definitions.function(file, candidate.name)
         receiver: Value | None = None
         if definition.cls is not None:
-            from cgsafe.walk.classes import binding
+            from cgsafe.walk.attributes import binding
 
             kind = binding(definition)
             owner = definition.cls
@@ -381,6 +381,3 @@ def _compiled_start(walker: Walker, site: Any, compiled: Any) -> Start | None:
         args = args.drop_first()
     frame.call_value(callee, args, _Anchor(place.line))
     return Start(root, node, True)
-
-
-__all__ = ["Arguments", "Callable", "Candidate", "ClassDef", "Region", "Start"]

@@ -2,6 +2,8 @@
 
 Values are immutable and interned: equal values are the same object, so that a function's summary can be looked up by
 its arguments at the cost of hashing a few identities. `label` is a text that orders values the same way in every run.
+
+The file is long because containers join what they hold and joins make containers: a split would import in a circle.
 """
 
 from __future__ import annotations

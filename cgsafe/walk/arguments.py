@@ -10,7 +10,6 @@ from cgsafe.values import (
     INT,
     LOW,
     MEDIUM,
-    NONE,
     STR,
     UNKNOWN,
     Const,
@@ -178,6 +177,3 @@ def strengthen(value: Value, annotated: Value) -> Value:
     if isinstance(value, Tensor) and value.confidence < MEDIUM and isinstance(annotated, Tensor):
         return value.with_(confidence=MEDIUM)
     return value
-
-
-__all__: list[Any] = ["NONE", "Arguments", "bind", "plain", "strengthen"]

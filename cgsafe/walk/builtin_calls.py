@@ -21,7 +21,6 @@ from cgsafe.values import (
     Class,
     Const,
     Dict,
-    Ext,
     ExtInstance,
     Host,
     Instance,
@@ -35,7 +34,7 @@ from cgsafe.values import (
     truth,
 )
 from cgsafe.walk.arguments import Arguments
-from cgsafe.walk.expressions import elementwise
+from cgsafe.walk.operators import elementwise
 
 if TYPE_CHECKING:
     from cgsafe.walk.frame import Frame
@@ -459,5 +458,3 @@ _RESULTS: dict[str, Value] = {
     "delattr": NONE,
     "exec": NONE,
 }
-
-__all__ = ["Ext", "call_builtin"]

@@ -14,10 +14,8 @@ from cgsafe.values import (
     BOOL,
     FALSE,
     FLOAT,
-    NONE,
     TRUE,
     UNKNOWN,
-    Const,
     Dict,
     Ext,
     ExtInstance,
@@ -310,6 +308,3 @@ def _matches(name: str, patterns: tuple[str, ...]) -> bool:
 @cache
 def facts() -> Facts:
     return Facts()
-
-
-__all__ = ["NONE", "Const", "ExtInstance", "Facts", "facts"]

@@ -14,11 +14,9 @@ from cgsafe.values import (
     UNKNOWN,
     Class,
     Const,
-    Dict,
     Func,
     Instance,
     Seq,
-    Tensor,
     Value,
     join,
     join_all,
@@ -30,13 +28,14 @@ from cgsafe.walk.calls import Calls
 from cgsafe.walk.conditions import DOUBT, Conditions
 from cgsafe.walk.expressions import EXPRESSIONS, Expressions
 from cgsafe.walk.indexing import Indexing
+from cgsafe.walk.loops import Loops
+from cgsafe.walk.patterns import Patterns
 from cgsafe.walk.withs import Withs
 
 Env = dict[str, Value]
-MAX_LOOP_RUNS = 3
 
 
-class Frame(Expressions, Calls, Conditions, Indexing, Withs):
+class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns):
     """Executes statements on an environment of abstract values.
 
     `env` maps variable names, and dotted paths such as `self.x` that were assigned or narrowed here, to values.
@@ -332,77 +331,6 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs):
         self.env = merged if merged is not None else before
         return falls_one or falls_two
 
-    def do_for(self, node: ast.For) -> bool:
-        iterable = self.eval(node.iter)
-        element = self.element_of(iterable, node.iter)
-        known_empty = isinstance(iterable, Seq) and iterable.items == ()
-        return self._loop(node, lambda: self.assign(node.target, element), None, known_empty)
-
-    def do_while(self, node: ast.While) -> bool:
-        return self._loop(node, None, node.test, False)
-
-    def _loop(self, node: Any, start: Callable[[], None] | None, test: ast.expr | None, never: bool) -> bool:
-        if never:
-            return self.block(node.orelse)
-        breaks: list[Env] = []
-        exits: Env | None = self.env if test is None else None
-        self.branches += 1
-        endless = False
-        for _ in range(MAX_LOOP_RUNS):
-            before = dict(self.env)
-            continues: list[Env] = []
-            self.loops.append((breaks, continues))
-            outcome: bool | None = None
-            if start is not None:
-                start()
-            when_false: list[tuple[str, Value]] = []
-            if test is not None:
-                outcome, when_true, when_false = self.condition(test, "while", node)
-                if outcome is not True:
-                    env = self.env
-                    self.env = dict(env)
-                    self.refine(when_false)
-                    exits = self.merge(exits, self.env)
-                    self.env = env
-                self.refine(when_true)
-                endless = outcome is True
-            falls = outcome is not False and self.block(node.body)
-            self.loops.pop()
-            after: Env | None = self.env if falls else None
-            for env in continues:
-                after = self.merge(after, env)
-            merged = self.merge(before, after)
-            assert merged is not None
-            if test is None:
-                exits = merged
-            self.env = merged
-            if merged == before:
-                break
-        self.branches -= 1
-        if test is not None and not endless:
-            exits = self.merge(exits, self.env)
-        falls_out = False
-        if exits is not None and not endless:
-            self.env = exits
-            falls_out = self.block(node.orelse)
-        result: Env | None = self.env if falls_out else None
-        for env in breaks:
-            result = self.merge(result, env)
-        if result is None:
-            return False
-        self.env = result
-        return True
-
-    def do_break(self, node: ast.Break) -> bool:
-        if self.loops:
-            self.loops[-1][0].append(self.env)
-        return False
-
-    def do_continue(self, node: ast.Continue) -> bool:
-        if self.loops:
-            self.loops[-1][1].append(self.env)
-        return False
-
     def do_try(self, node: Any) -> bool:
         before = dict(self.env)
         falls = self.block(node.body)
@@ -488,64 +416,6 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs):
             self.bind_name(alias.asname or alias.name, value)
         return True
 
-    def do_match(self, node: ast.Match) -> bool:
-        subject = self.eval(node.subject)
-        before = self.env
-        result: Env | None = None
-        exhaustive = False
-        self.branches += 1
-        for case in node.cases:
-            self.env = dict(before)
-            self.match_pattern(case.pattern, subject, node.subject)
-            if case.guard is not None:
-                outcome, when_true, _ = self.condition(case.guard, "guard", case.guard)
-                if outcome is False:
-                    continue
-                self.refine(when_true)
-            elif isinstance(case.pattern, ast.MatchAs) and case.pattern.pattern is None:
-                exhaustive = True
-            if self.block(case.body):
-                result = self.merge(result, self.env)
-        self.branches -= 1
-        if not exhaustive:
-            result = self.merge(result, before)
-        self.env = result if result is not None else before
-        return result is not None
-
-    def match_pattern(self, pattern: Any, subject: Value, node: ast.expr) -> None:
-        if isinstance(pattern, ast.MatchAs):
-            if pattern.pattern is not None:
-                self.match_pattern(pattern.pattern, subject, node)
-            if pattern.name:
-                self.bind_name(pattern.name, subject)
-        elif isinstance(pattern, ast.MatchOr):
-            for option in pattern.patterns:
-                self.match_pattern(option, subject, node)
-        elif isinstance(pattern, ast.MatchValue):
-            compared = self.compare(ast.Eq(), subject, self.eval(pattern.value), pattern.value)
-            self.test(compared, pattern.value, "match", pattern.value)
-        elif isinstance(pattern, ast.MatchSequence):
-            element = self.element_of(subject, node)
-            for index, option in enumerate(pattern.patterns):
-                item = element
-                if isinstance(subject, Seq) and subject.items is not None and index < len(subject.items):
-                    item = subject.items[index]
-                self.match_pattern(option, item, node)
-        elif isinstance(pattern, ast.MatchStar):
-            if pattern.name:
-                self.bind_name(pattern.name, Seq("list", None, self.element_of(subject, node)))
-        elif isinstance(pattern, ast.MatchMapping):
-            for option in pattern.patterns:
-                self.match_pattern(option, UNKNOWN, node)
-            if pattern.rest:
-                self.bind_name(pattern.rest, Dict({}, UNKNOWN))
-        elif isinstance(pattern, ast.MatchClass):
-            narrowed = self.instance_narrowed(subject, self.eval(pattern.cls))[0]
-            for option in pattern.patterns:
-                self.match_pattern(option, UNKNOWN, node)
-            for name, option in zip(pattern.kwd_attrs, pattern.kwd_patterns, strict=True):
-                self.match_pattern(option, self.attribute(narrowed, name, None), node)
-
 
 def source_of(node: ast.AST) -> str:
     """The source of an expression on one line, shortened."""
@@ -598,5 +468,3 @@ EXPRESSIONS[ast.Call] = Frame.ev_call
 EXPRESSIONS[ast.Subscript] = Frame.ev_subscript
 if hasattr(ast, "TryStar"):
     _STATEMENTS[ast.TryStar] = Frame.do_try
-
-__all__ = ["Const", "Frame", "Tensor", "dotted_path", "source_of"]

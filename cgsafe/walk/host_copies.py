@@ -14,8 +14,6 @@ from cgsafe.events import HostCopy
 from cgsafe.values import (
     HIGH,
     LOW,
-    MEDIUM,
-    NONE,
     NUMPY,
     Const,
     ExtInstance,
@@ -148,6 +146,3 @@ class HostCopies:
 
 def _of_slices(value: Seq) -> bool:
     return value.element is not None and kind_of(value.element) == "slice"
-
-
-__all__ = ["MEDIUM", "NONE", "HostCopies"]

@@ -6,7 +6,6 @@ import ast
 from typing import TYPE_CHECKING, Any
 
 from cgsafe.values import (
-    FLOAT,
     INT,
     NONE,
     NUMPY,
@@ -262,4 +261,3 @@ class _Open:
 
 
 _OPEN = _Open()
-__all__ = ["FLOAT", "Indexing"]

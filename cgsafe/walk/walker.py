@@ -398,6 +398,3 @@ class Walker:
             self._ops = {}
             self._ops = find_custom_ops(self)
         return self._ops
-
-
-__all__ = ["Node", "Walker"]

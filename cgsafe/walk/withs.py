@@ -10,12 +10,8 @@ from cgsafe.values import (
     HIGH,
     NONE,
     UNKNOWN,
-    Const,
-    Ext,
     ExtInstance,
     Instance,
-    Seq,
-    Tensor,
     Value,
     parts_of,
 )
@@ -140,6 +136,3 @@ class Withs:
 
 def is_graph_object(value: Value) -> bool:
     return isinstance(value, ExtInstance) and value.name.endswith("CUDAGraph")
-
-
-__all__ = ["Const", "Ext", "Seq", "Tensor", "Withs"]

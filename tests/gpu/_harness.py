@@ -45,7 +45,8 @@ Result = dict[str, Any]
 
 def error_text(exc: BaseException) -> str:
     """Type and first meaningful lines of an error, without the advice that CUDA appends to each of its own."""
-    lines = [line.rstrip() for line in str(exc).splitlines()]
+    text = str(exc).replace(f"{HERE.parent.parent}{os.sep}", "")  # results name no folder of the machine
+    lines = [line.rstrip() for line in text.splitlines()]
     drop = (
         "Compile with `TORCH_USE_CUDA_DSA`",
         "For debugging consider",

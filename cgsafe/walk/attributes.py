@@ -1,0 +1,310 @@
+"""Attributes of instances and classes: what constructors, class bodies, annotations and other methods give them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING, Any
+
+from cgsafe.events import HOST
+from cgsafe.values import (
+    NONE,
+    UNKNOWN,
+    Bound,
+    Class,
+    Const,
+    Func,
+    Instance,
+    Value,
+    join,
+    join_all,
+)
+from cgsafe.walk.annotations import annotation_in_file
+from cgsafe.walk.arguments import Arguments, bind
+from cgsafe.walk.defs import ClassDef, FunctionDef
+from cgsafe.walk.entry import open_value, root_arguments
+
+if TYPE_CHECKING:
+    from cgsafe.walk.classes import ClassTable
+
+
+class Attributes:
+    """Mixin of ClassTable: answers what an attribute holds."""
+
+    # -- attributes ------------------------------------------------------------------------------------------------
+
+    def attribute(self: ClassTable, instance: Instance, name: str, frame: Any, node: ast.AST | None) -> Value | None:
+        """What an attribute of an instance holds; None where nothing is known of it."""
+        state = instance.state
+        if name in state.known:
+            return state.known[name]
+        value = self._attribute(instance, name, frame, node)
+        if value is not None and self.walker.tables.names_host(name):
+            from cgsafe.walk.calls import on_host
+
+            value = on_host(value)
+        if not self._constructing and not self.walker.shallow:
+            found = self.find(instance.definition, name)
+            if found is None or not isinstance(found[1], FunctionDef) or not is_property(found[1]):
+                state.known[name] = value
+        return value
+
+    def _attribute(self: ClassTable, instance: Instance, name: str, frame: Any, node: ast.AST | None) -> Value | None:
+        definition, state = instance.definition, instance.state
+        self.ensure_made(instance)
+        found = self.find(definition, name)
+        if found is not None and isinstance(found[1], FunctionDef) and is_property(found[1]):
+            return self.read_property(found[1], found[0], instance, frame, node)
+        value = state.attributes.get(name)
+        if value is not None:
+            if value is UNKNOWN or isinstance(value, Const):
+                # A constant that other methods change is none.
+                late = self.late(instance, name)
+                if late is not None:
+                    return late if value is UNKNOWN else join(value, late)
+                if name in state.placeholders:
+                    annotated = self._annotation(definition, name)
+                    return UNKNOWN if annotated is None else join(NONE, annotated)
+            return value
+        if found is not None:
+            value = self.member(found[0], name, found[1], instance)
+            if value is not None:
+                if state.generic and isinstance(value, Const):
+                    return self._open_field(definition, name, value)
+                if value is NONE:
+                    late = self.late(instance, name)
+                    annotated = self._annotation(definition, name)
+                    extra = [v for v in (late, annotated) if v is not None and v is not UNKNOWN]
+                    return join_all([NONE, *extra]) if extra else UNKNOWN
+                return value
+        late = self.late(instance, name)
+        if late is not None and late is not UNKNOWN:
+            return late
+        annotated = self._annotation(definition, name)
+        if annotated is not None:
+            return annotated
+        return late
+
+    def _open_field(self: ClassTable, definition: ClassDef, name: str, default: Value) -> Value:
+        annotated = self._annotation(definition, name)
+        if annotated is not None and annotated is not UNKNOWN:
+            return annotated
+        return open_value(default)
+
+    def read_property(
+        self: ClassTable, function: FunctionDef, owner: ClassDef, instance: Value, frame: Any, node: Any
+    ) -> Value:
+        region = frame.region if frame is not None else HOST
+        called = self.walker.call(function, owner.scope, Arguments([instance]), region)
+        if frame is not None and node is not None:
+            frame.record_call(node, called)
+        return called.outcome
+
+    def member(self: ClassTable, owner: ClassDef, name: str, what: Any, receiver: Value | None) -> Value | None:
+        """A class-level definition as seen through an instance (or through the class, where `receiver` is None)."""
+        if isinstance(what, FunctionDef):
+            value = self.walker.decorated(what, owner.scope)
+            kind = binding(what)
+            if kind == "static" or (receiver is None and kind != "class"):
+                return value
+            if kind == "class":
+                target = Class(receiver.definition) if isinstance(receiver, Instance) else receiver or Class(owner)
+                return Bound(value, target)
+            return Bound(value, receiver) if receiver is not None else value
+        if isinstance(what, Value):
+            return Bound(what, receiver) if isinstance(what, Func) and receiver is not None else what
+        named = self._class_name(owner, name)
+        if isinstance(named, Func) and isinstance(receiver, Instance) and named.definition.name != "<lambda>":
+            return Bound(named, receiver)
+        return named
+
+    def _statement(self: ClassTable, owner: ClassDef, name: str) -> tuple[ast.stmt | None, int]:
+        key = (owner, name)
+        found = self._statements.get(key)
+        if found is None:
+            found = self._statements[key] = self._parse_statement(owner, name)
+        return found
+
+    def _parse_statement(self: ClassTable, owner: ClassDef, name: str) -> tuple[ast.stmt | None, int]:
+        what = owner.names.get(name)
+        if isinstance(what, ast.stmt):
+            return what, owner.offset
+        if not what:
+            return None, 0
+        first, last = what[-1]
+        try:
+            body, offset = self.walker.text(owner.file).parse(first, last)
+        except SyntaxError:
+            return None, 0
+        for statement in body:
+            if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+                if statement.target.id == name:
+                    return statement, offset
+            elif isinstance(statement, ast.Assign):
+                return statement, offset
+        return None, 0
+
+    def _class_name(self: ClassTable, owner: ClassDef, name: str) -> Value | None:
+        key = (owner, name)
+        found = self._class_names.get(key)
+        if found is not None:
+            return found
+        if key in self._active:
+            self.walker.touch(self._active[key])
+            return UNKNOWN
+        floor = self._active[key] = self.walker.enter()
+        before, self.walker.shallow = self.walker.shallow, False
+        try:
+            value = self._evaluate_class_name(owner, name)
+        finally:
+            del self._active[key]
+            self.walker.shallow = before
+            settled = self.walker.leave(floor)
+        if value is not None and settled:
+            self._class_names[key] = value
+        return value
+
+    def _evaluate_class_name(self: ClassTable, owner: ClassDef, name: str) -> Value | None:
+        from cgsafe.walk.frame import Frame
+        from cgsafe.walk.walker import Node
+
+        statement, offset = self._statement(owner, name)
+        value = getattr(statement, "value", None)
+        if value is None:
+            return None
+        frame = Frame(self.walker, Node(None, HOST, (), owner.scope), None, owner.file, offset)
+        frame.class_scope = owner
+        if isinstance(statement, ast.Assign) and not any(
+            isinstance(t, ast.Name) and t.id == name for t in statement.targets
+        ):
+            frame.run_module([statement])
+            return frame.env.get(name, UNKNOWN)
+        if isinstance(value, ast.Call) and _last_name(value.func) in ("field", "Field", "attrib"):
+            return self._field_default(frame, value)
+        return frame.eval(value)
+
+    def _field_default(self: ClassTable, frame: Any, call: ast.Call) -> Value | None:
+        for keyword in call.keywords:
+            if keyword.arg == "default":
+                result: Value = frame.eval(keyword.value)
+                return result
+            if keyword.arg in ("default_factory", "factory"):
+                result = frame.call_value(frame.eval(keyword.value), Arguments(), call)
+                return result
+        return None
+
+    def _statement_annotation(self: ClassTable, owner: ClassDef, name: str) -> ast.expr | None:
+        statement, _ = self._statement(owner, name)
+        return statement.annotation if isinstance(statement, ast.AnnAssign) else None
+
+    def annotated(self: ClassTable, definition: ClassDef, name: str) -> Value | None:
+        """What the annotation of a class-level name promises; None where it has none."""
+        return self._annotation(definition, name)
+
+    def _annotation(self: ClassTable, definition: ClassDef, name: str) -> Value | None:
+        key = (definition, name)
+        if key not in self._annotations:
+            self._annotations[key] = None  # a class whose annotation leads back to it ends here
+            self._annotations[key] = self._read_annotation(definition, name)
+        return self._annotations[key]
+
+    def _read_annotation(self: ClassTable, definition: ClassDef, name: str) -> Value | None:
+        for entry in self.mro(definition):
+            if isinstance(entry, ClassDef) and name in entry.names:
+                node = self._statement_annotation(entry, name)
+                if node is not None:
+                    return annotation_in_file(self.walker, entry.file, node)
+        return None
+
+    # -- attributes that other methods set ---------------------------------------------------------------------------
+
+    def late(self: ClassTable, instance: Instance, name: str) -> Value | None:
+        """What methods other than the constructor assign to an attribute; None where none does."""
+        definition = instance.definition
+        table = self._assigning.get(definition)
+        if table is None:
+            table = self._assigning[definition] = {}
+            for entry in self.mro(definition):
+                if isinstance(entry, ClassDef):
+                    for method in entry.methods.values():
+                        for assigned in self._assigned_by(method):
+                            table.setdefault(assigned, []).append((method, entry))
+        values = [
+            value
+            for method, entry in table.get(name, ())
+            for assigned, value in self._late_values(method, entry)
+            if assigned == name
+        ]
+        return join_all(values) if values else None
+
+    def _late_values(self: ClassTable, method: FunctionDef, owner: ClassDef) -> list[tuple[str, Value]]:
+        """What one method assigns to attributes of its object, from arguments of which only the kinds are known.
+
+        Calls are not followed there: such methods (`load_model`, `capture`) reach half of a program.
+        """
+        found = self._late.get(method)
+        if found is None:
+            self._late[method] = []  # while it runs
+            found = self._late[method] = self._run_for(method, owner, self.generic(owner))
+        return found
+
+    def _assigned_by(self: ClassTable, method: FunctionDef) -> frozenset[str]:
+        found = self._assigners.get(method)
+        if found is None:
+            if method.name in ("__init__", "__post_init__"):
+                found = frozenset()
+            else:
+                lines = self.walker.text(method.file).lines[method.first - 1 : method.last]
+                text = "\n".join(lines)
+                found = frozenset(_assigned_names(text)) if "self" in text else frozenset()
+            self._assigners[method] = found
+        return found
+
+    def _run_for(self: ClassTable, method: FunctionDef, owner: ClassDef, instance: Instance) -> list[tuple[str, Value]]:
+        """The values that one method assigns to attributes of its first argument."""
+        from cgsafe.walk.frame import Frame
+        from cgsafe.walk.walker import Node
+
+        walker = self.walker
+        before, walker.shallow = walker.shallow, True
+        try:
+            shape = method.shape(walker.text(method.file))
+            args = root_arguments(walker, method, instance, HOST)
+            bound = bind(walker, method, shape, args, HOST)
+            frame = Frame(walker, Node(method, HOST, bound, owner.scope), shape, method.file, method.offset)
+            frame.watch = []
+            frame.run(bound)
+            return frame.watch
+        except (SyntaxError, ValueError, RecursionError):
+            return []
+        finally:
+            walker.shallow = before
+
+
+def _last_name(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+_SELF_TARGET = re.compile(r"\bself\.(\w+)\s*(?:=(?!=)|:[^=\n]+=(?!=)|,|\)|[-+*/|&@%^]=|//=|\*\*=|>>=|<<=)")
+_SELF_NAMED = re.compile(r"""(?:register_buffer|register_parameter|setattr\(\s*self,|add_module)\W*["'](\w+)["']""")
+
+
+def _assigned_names(text: str) -> set[str]:
+    return {*_SELF_TARGET.findall(text), *_SELF_NAMED.findall(text)}
+
+
+def is_property(function: FunctionDef) -> bool:
+    return any(
+        d in ("property", "functools.cached_property", "cached_property", "abc.abstractproperty", "abstractproperty")
+        or d.endswith((".getter", "cached_property", "classproperty"))
+        for d in function.decorators
+    )
+
+
+def binding(function: FunctionDef) -> str:
+    """ "static", "class" or "instance": what the first parameter of a method gets."""
+    if "staticmethod" in function.decorators:
+        return "static"
+    if "classmethod" in function.decorators or function.name in ("__init_subclass__", "__class_getitem__"):
+        return "class"
+    return "instance" if function.name != "__new__" else "static"
