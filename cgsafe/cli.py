@@ -64,7 +64,7 @@ def cli() -> None:
     "--jobs", "-j", type=click.IntRange(min=0), default=0, metavar="N", help="Processes; 0: one per processor.  [0]"
 )
 @click.option("--no-cache", is_flag=True, help="Neither read nor write the cache.")
-@click.option("--statistics", is_flag=True, help="Also tell counts and times (standard error; part of JSON).")
+@click.option("--statistics", is_flag=True, help="Also tell counts (standard error; part of JSON).")
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
 @click.option("-q", "--quiet", is_flag=True, help="No summary and no progress.")
 @click.option("-v", "--verbose", is_flag=True, help="More about the run; tracebacks of internal errors.")

@@ -39,7 +39,7 @@ class Step:
 class Root:
     """A place where captured code starts, and why it counts as one."""
 
-    kind: str  # "module-forward", "graph-context", "compile", ... (knowledge/roots.toml)
+    kind: str  # "module-forward", "graph-context", "compile", ...
     reason: str
     path: str
     line: int

@@ -82,9 +82,6 @@ def site_candidates(walker: Walker, paths: Iterable[str]) -> list[Candidate]:
     paths_set = set(paths)
     for path in sorted(paths_set):
         file = walker.project.files[path]
-        lines = sorted({*file.index["triggers"].get("capture", ()), *file.index["triggers"].get("compile", ())})
-        if not lines:
-            continue
         capture_lines = file.index["triggers"].get("capture", ())
         spans = sorted((first, last, name) for name, (first, _, last, _, _) in file.index["functions"].items())
         names: set[str] = set()

@@ -397,7 +397,6 @@ NEVER = Host("never")  # the outcome of a call that has not returned yet: whatev
 SETTINGS = Host("settings")  # an object that holds settings, and whatever is read from it
 NUMBER, OBJECT, SHAPE, DTYPE = Host("number"), Host("object"), Host("shape"), Host("dtype")
 _KIND_OF = {bool: BOOL, int: INT, float: FLOAT, str: STR}
-CUDA = Tensor("cuda")
 
 _joins: dict[tuple[Value, Value], Value] = {}
 
@@ -548,13 +547,10 @@ def widen(value: Value) -> Value:
     return value
 
 
-def tensors_in(value: Value) -> list[Tensor]:
-    """The tensor parts of a value (not those inside containers)."""
-    if isinstance(value, Tensor):
-        return [value]
-    if isinstance(value, Union):
-        return [p for p in value.parts if isinstance(p, Tensor)]
-    return []
+def on_device(value: Value) -> tuple[list[Tensor], int]:
+    """The parts of a value that may be tensors on the device, and how sure it is that one of them is."""
+    found = [p for p in parts_of(value) if isinstance(p, Tensor) and p.device in ("cuda", "")]
+    return found, max((t.confidence if t.device else LOW for t in found), default=LOW)
 
 
 def is_host(value: Value) -> bool:

@@ -25,7 +25,6 @@ _TRIGGERS = {
         "'reduce-overhead'",
         '"max-autotune"',
     ),
-    "compile": ("compile(", ".compile"),
     "op": ("custom_op", "Library(", "triton_op", ".impl("),
 }
 _INSTANTIATED = re.compile(r"([A-Z]\w+)\(")

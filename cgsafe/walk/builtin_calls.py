@@ -52,10 +52,6 @@ def _first(args: Arguments) -> Value:
     return args.positional[0] if args.positional else UNKNOWN
 
 
-def _node(node: Any) -> Any:
-    return node.args[0] if isinstance(node, ast.Call) and node.args else node
-
-
 def _number(kind: str, result: Value) -> Callable[[Frame, Arguments, Any], Value]:
     def convert(frame: Frame, args: Arguments, node: Any) -> Value:
         value = _first(args) if args.positional else Const(0)

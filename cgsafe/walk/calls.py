@@ -17,15 +17,12 @@ from cgsafe.values import (
     Bound,
     Class,
     Compiled,
-    Const,
     Dict,
     Ext,
     ExtInstance,
     ExtMethod,
     Func,
-    Host,
     Instance,
-    Numpy,
     Partial,
     Seq,
     Super,
@@ -33,6 +30,7 @@ from cgsafe.values import (
     Union,
     Value,
     join_all,
+    on_device,
     parts_of,
 )
 from cgsafe.walk.arguments import Arguments, signature
@@ -346,10 +344,9 @@ class Calls(TorchCalls):
         from cgsafe.events import HostRead
         from cgsafe.walk.conditions import describe
 
-        waits = [p for p in parts_of(value) if isinstance(p, Tensor) and p.device in ("cuda", "")]
+        waits, confidence = on_device(value)
         if not waits:
             return
-        confidence = max(t.confidence if t.device else LOW for t in waits)
         if how in ("numpy", "__array__"):
             # A tensor on the GPU has no such conversion at all: in code that works, it is on the CPU.
             confidence = confidence if confidence == HIGH else LOW
@@ -364,6 +361,3 @@ class Calls(TorchCalls):
             partly=" or ".join(dict.fromkeys(others)),
             why=self.origin_of(node),
         )
-
-    def is_host_text(self, value: Value) -> bool:
-        return isinstance(value, (Const, Host, Numpy))

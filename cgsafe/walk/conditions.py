@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from cgsafe.events import TruthTest
 from cgsafe.values import (
-    LOW,
     NONE,
     SETTINGS,
     UNKNOWN,
@@ -28,6 +27,7 @@ from cgsafe.values import (
     Value,
     join_all,
     kind_of,
+    on_device,
     parts_of,
     truth,
 )
@@ -333,16 +333,11 @@ class Conditions:
 
     def test(self: Frame, value: Value, node: ast.AST, form: str, owner: Any) -> None:
         """Somebody asks for the truth value of `value`: a device tensor answers only after the GPU has."""
-        if isinstance(value, Tensor):
-            tensors = [value]
-        elif isinstance(value, Union):
-            tensors = [p for p in value.parts if isinstance(p, Tensor)]
-        else:
+        if not isinstance(value, (Tensor, Union)):
             return
-        waits = [t for t in tensors if t.device in ("cuda", "")]
+        waits, confidence = on_device(value)
         if not waits:
             return
-        confidence = max(t.confidence if t.device else LOW for t in waits)
         others: list[str] = []
         if isinstance(value, Union):
             others = [describe(p) for p in value.parts if p not in waits and p is not NONE]

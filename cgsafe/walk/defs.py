@@ -117,7 +117,6 @@ class Shape:
         "cells",
         "defaults",
         "globals",
-        "is_async",
         "is_generator",
         "kwarg",
         "kwonly",
@@ -147,7 +146,6 @@ class Shape:
         for name, keyword_default in zip(self.kwonly, args.kw_defaults, strict=True):
             if keyword_default is not None:
                 self.defaults[name] = keyword_default
-        self.is_async = isinstance(node, ast.AsyncFunctionDef)
         self.returns: ast.expr | None = None
         if isinstance(node, ast.Lambda):
             self.body: list[ast.stmt] = [ast.copy_location(ast.Return(node.body), node.body)]

@@ -6,7 +6,7 @@ import ast
 import fnmatch
 import os
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any
 
 from cgsafe.events import Region
 from cgsafe.knowledge import load, tables
@@ -46,14 +46,6 @@ _DTYPE_NAMES = {
     "uint64": "i",
 }
 _FLOAT_NAMES = ("float", "half", "bfloat16", "double", "complex", "cfloat", "cdouble")
-_MODULE_METHODS = frozenset(
-    "parameters named_parameters buffers named_buffers modules named_modules children named_children to cuda cpu half float "
-    "bfloat16 double type train eval requires_grad_ apply state_dict load_state_dict zero_grad register_buffer "
-    "register_parameter register_module add_module get_submodule get_parameter get_buffer register_forward_hook "
-    "register_forward_pre_hook register_full_backward_hook register_load_state_dict_post_hook compile share_memory extra_repr "
-    "_apply append extend insert items values keys pop update tie_weights post_init".split()
-)
-_CONTAINER_METHODS = frozenset("get items values keys append extend pop update setdefault insert copy clear".split())
 _ENUMS = ("enum.", "Enum")
 _CONSTANT_ATTRIBUTES: dict[str, Value] = {
     "math.pi": FLOAT,
@@ -74,28 +66,6 @@ _CONSTANT_ATTRIBUTES: dict[str, Value] = {
 class Facts:
     """Everything that the walk looks up by name."""
 
-    capture_contexts = frozenset(("torch.cuda.graph", "torch.cuda.graphs.graph"))
-    constructed = frozenset(("torch.cuda.CUDAGraph", "torch.cuda.graphs.CUDAGraph"))
-    # Methods whose arguments are sizes, numbers of rows and the like.
-    sized_methods = frozenset(
-        (
-            "view reshape expand narrow split unflatten repeat unfold chunk roll new_zeros new_ones new_empty new_full "
-            "resize_ tile"
-        ).split()
-    )
-    # Functions that read one of their arguments, not the first: its position and name.
-    read_arguments: ClassVar[dict[str, tuple[int, str]]] = {
-        "repeat_interleave": (1, "repeats"),
-        "tensor_split": (1, "indices_or_sections"),
-        "pack_padded_sequence": (1, "lengths"),
-        "normal": (1, "std"),
-    }
-    waits = frozenset(
-        "torch.cuda.synchronize torch.accelerator.synchronize torch.distributed.barrier torch.xpu.synchronize".split()
-    )
-    graph_makers = frozenset(("torch.cuda.make_graphed_callables", "torch.cuda.graphs.make_graphed_callables"))
-    checkpoint_options = frozenset(("use_reentrant", "preserve_rng_state", "context_fn", "determinism_check", "debug"))
-
     def __init__(self) -> None:
         known = tables()
         self.functions = known.functions
@@ -106,6 +76,19 @@ class Facts:
         self.containers = known.containers
         self.numpy = known.numpy
         self._only_tensor = known.only_tensor
+        calls = load("calls")
+        self.capture_contexts = frozenset(calls["capture"]["contexts"])
+        self.constructed = frozenset(calls["capture"]["graphs"])
+        self.graph_makers = frozenset(calls["capture"]["makers"])
+        self.waits = frozenset(calls["waits"]["functions"])
+        self.waiting_methods: dict[str, list[str]] = {c: calls["waits"][c] for c in ("Event", "Stream")}
+        self.sized_methods = frozenset(calls["arguments"]["sizes"])
+        self.checkpoint_options = frozenset(calls["arguments"]["checkpoint"])
+        self.read_arguments: dict[str, tuple[int, str]] = {name: (at, by) for name, (at, by) in calls["reads"].items()}
+        self._module_tensors = frozenset(calls["module"]["tensors"])
+        self.chained_methods = frozenset(calls["module"]["chained"])  # of a module: they give the module itself
+        self._module_methods = self.chained_methods | frozenset(calls["module"]["methods"])
+        self._container_methods = frozenset(calls["container"]["methods"])
         guards = load("guards")
         self._external_guards: dict[str, Any] = guards["external"]
         self._named_guards: dict[str, Any] = guards["named"]
@@ -182,12 +165,12 @@ class Facts:
         """What torch.nn.Module and its layers have under a name: "bool", "tensor" or "method"."""
         if name == "training":
             return "bool"
-        if name in ("weight", "bias", "in_proj_weight", "running_mean", "running_var"):
+        if name in self._module_tensors:
             return "tensor"
-        return "method" if name in _MODULE_METHODS else None
+        return "method" if name in self._module_methods else None
 
     def is_host_container_method(self, name: str) -> bool:
-        return name in _CONTAINER_METHODS
+        return name in self._container_methods
 
     def is_enum(self, externals: list[str]) -> bool:
         return any(e.startswith(_ENUMS[0]) or e.endswith(_ENUMS[1]) for e in externals)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from cgsafe.events import HostCopy
 from cgsafe.values import (
     HIGH,
-    LOW,
     NUMPY,
     Const,
     ExtInstance,
@@ -22,6 +21,7 @@ from cgsafe.values import (
     Tensor,
     Value,
     kind_of,
+    on_device,
     parts_of,
 )
 from cgsafe.walk.arguments import Arguments
@@ -30,10 +30,6 @@ if TYPE_CHECKING:
     from cgsafe.walk.frame import Frame
 
 _NUMBERS = ("int", "float", "bool", "number")
-_WAITING_METHODS = {
-    "Stream": ("synchronize", "query"),
-    "Event": ("synchronize", "query", "elapsed_time"),
-}
 
 
 class HostCopies:
@@ -127,9 +123,8 @@ class HostCopies:
         """The size of a result depends on values on the device: the host reads how many there are."""
         from cgsafe.events import SizeRead
 
-        waits = [p for p in parts_of(value) if isinstance(p, Tensor) and p.device in ("cuda", "")]
+        waits, confidence = on_device(value)
         if waits:
-            confidence = max(t.confidence if t.device else LOW for t in waits)
             self.emit(SizeRead, node, confidence, how=how, why=self.origin_of(node))
 
     def note_wait(self: Frame, name: str, node: Any) -> None:
@@ -140,7 +135,7 @@ class HostCopies:
 
     def note_waiting_method(self: Frame, receiver: ExtInstance, name: str, node: Any) -> None:
         last = receiver.name.rpartition(".")[2]
-        if receiver.name.startswith("torch.") and name in _WAITING_METHODS.get(last, ()):
+        if receiver.name.startswith("torch.") and name in self.tables.waiting_methods.get(last, ()):
             self.note_wait(f"{last}.{name}", node)
 
 

@@ -258,7 +258,7 @@ def _external_method(frame: Frame, receiver: ExtInstance, name: str, args: Argum
         for value, argument in zip(args.positional[1:], getattr(node, "args", ())[1:], strict=False):
             frame.read_host(value, argument, "log")
         return NONE
-    if name in ("cuda", "to", "eval", "train", "half", "float", "bfloat16", "requires_grad_", "double", "apply", "cpu"):
+    if name in frame.tables.chained_methods:
         return receiver
     if name in ("forward", "__call__"):
         return frame.call_external_instance(receiver, args, node)
@@ -321,7 +321,7 @@ def _module_method(frame: Frame, receiver: Instance, name: str, args: Arguments,
     if name in ("append", "extend", "insert", "__init__") and classes.is_module(receiver.definition):
         _fill_container(frame, receiver, name, args, node)
         return NONE
-    if name in ("cuda", "to", "eval", "train", "half", "float", "bfloat16", "requires_grad_", "apply", "double", "cpu"):
+    if name in frame.tables.chained_methods:
         return receiver
     if name == "__setattr__" and len(args.positional) == 2 and isinstance(args.positional[0], Const):
         classes.store(receiver, args.positional[0].value, args.positional[1], frame.branches == 0)

@@ -51,7 +51,6 @@ class Node:
         "depth",
         "done",
         "events",
-        "module_call",
         "outer",
         "raises",
         "recursed",
@@ -79,7 +78,6 @@ class Node:
         self.recursed = False
         self.raises = False
         self.result_is_entry = False  # stands for the entry into a root, not for code
-        self.module_call: ClassDef | None = None
         self.depth = 1 + max([a.depth for a in args] + [outer.depth if outer is not None else 0])
         self._label: str | None = None
 

@@ -132,7 +132,3 @@ class Withs:
             self.begin_capture(node, "capture-begin", "`capture_begin()` starts recording here")
         elif name == "capture_end":
             self.end_capture()
-
-
-def is_graph_object(value: Value) -> bool:
-    return isinstance(value, ExtInstance) and value.name.endswith("CUDAGraph")
