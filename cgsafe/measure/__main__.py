@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cgsafe.measure import difference, table
 from cgsafe.measure.pool import Pool, WorkerError
-from cgsafe.measure.probes import ProbeError, read_all
+from cgsafe.measure.probes import Probe, ProbeError, read_all
 
 USAGE_ERROR = 2
 
@@ -62,16 +62,27 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
 
     began = time.monotonic()
+
+    def save(measured: list[tuple[Probe, dict[str, object]]]) -> tuple[Path, dict[str, str], list[table.Effect]]:
+        head = {**pool.info, "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")}
+        rows = table.effects(measured)
+        options.out.mkdir(parents=True, exist_ok=True)
+        target = options.out / table.file_name(head)
+        kept = [row for row in earlier(target) if row["id"] not in {row["id"] for row in rows}] if options.only else []
+        target.write_text(table.dumps(head, [*rows, *kept]), encoding="utf-8")
+        return target, head, rows
+
+    def progress(measured: list[tuple[Probe, dict[str, object]]], text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+        if pool.info.get("device"):
+            save(measured)  # so that an interrupted run loses little
+
     jobs = options.jobs or max(1, min(14, (os.cpu_count() or 2) - 2))
-    pool = Pool(jobs, options.budget, options.dry, lambda text: print(text, file=sys.stderr, flush=True))
+    pool = Pool(jobs, options.budget, options.dry, progress)
     try:
-        rows = table.effects(pool.run(probes))
+        target, head, rows = save(pool.run(probes))
     except WorkerError as exc:
         return _refuse(f"nothing could be measured: {exc}")
-    head = {**pool.info, "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")}
-    options.out.mkdir(parents=True, exist_ok=True)
-    target = options.out / table.file_name(head)
-    target.write_text(table.dumps(head, rows), encoding="utf-8")
     counts: dict[str, int] = {}
     for row in rows:
         counts[row["capture"]] = counts.get(row["capture"], 0) + 1
@@ -83,6 +94,11 @@ def main(arguments: list[str] | None = None) -> int:
     if old:
         sys.stdout.write(difference.report(old, (head, rows)))
     return 0
+
+
+def earlier(target: Path) -> list[table.Effect]:
+    """The rows of a table that a part is measured again for: the rest of it stays."""
+    return table.read(target)[1] if target.exists() else []
 
 
 def _refuse(text: str) -> int:

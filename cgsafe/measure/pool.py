@@ -17,6 +17,7 @@ from cgsafe.measure.probes import Probe
 
 BATCH = 10  # probes of one file that a worker takes at once: they share a process while nothing fails
 Result = dict[str, Any]
+Progress = Callable[[list[tuple[Probe, Result]], str], None]  # is told now and then what is known, and how far it is
 
 
 class WorkerError(RuntimeError):
@@ -37,7 +38,7 @@ def batches(probes: list[Probe]) -> list[list[Probe]]:
 class Pool:
     """`jobs` workers; `run` gives one result per probe, in order, and fills `info` with versions and device."""
 
-    def __init__(self, jobs: int, budget_s: float, dry: bool = False, progress: Callable[[str], None] = print) -> None:
+    def __init__(self, jobs: int, budget_s: float, dry: bool, progress: Progress) -> None:
         self.jobs = jobs
         self.end = time.monotonic() + budget_s
         self.dry = dry
@@ -60,9 +61,13 @@ class Pool:
             time.sleep(0.05)
             if time.monotonic() - told > 20:
                 told = time.monotonic()
-                self.progress(f"{len(self.results)} of {len(probes)} probes")
+                self.progress(self.measured(probes), f"{len(self.results)} of {len(probes)} probes")
         if not self.results and self.failure:
             raise WorkerError(self.failure)
+        return self.measured(probes)
+
+    def measured(self, probes: list[Probe]) -> list[tuple[Probe, Result]]:
+        """What is known so far; the others count as skipped."""
         missing: Result = {"capture": "skipped", "error": self.failure or "out of time"}
         return [(probe, self.results.get(probe.id, missing)) for probe in probes]
 
@@ -88,6 +93,10 @@ class Pool:
                 device = answer.pop("device", "")
                 if device:
                     self.info["device"] = device
+                elif answer["capture"] == "invalid" and "device" not in self.info:  # not even the device has a name
+                    self.failure = f"no CUDA device can be used: {answer['error']}"
+                    self.end = 0
+                    break
                 self.results[probe.id] = answer
         if worker is not None and worker.stdin is not None:
             worker.stdin.close()
