@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from cgsafe.measure import difference, table
+from cgsafe.measure import compare, difference, table
 from cgsafe.measure.__main__ import main
 from cgsafe.measure.pool import BATCH, batches
 from cgsafe.measure.probes import FOLDER, KINDS, Probe, ProbeError, read_all, read_file
@@ -208,3 +208,32 @@ def test_measuring_imports_torch_only_in_the_worker():
         "import cgsafe.measure, cgsafe.measure.__main__, cgsafe.measure.pool, cgsafe.measure.worker"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# ------------------------------------------------------------------------------------------ measured against the linter
+
+
+def test_comparing_finds_what_the_linter_gets_wrong():
+    rows = [
+        effect("t.read", "v.tolist()", capture="fail"),
+        effect("t.fine", "v + 1"),
+        effect("t.setup-only", "r = w", setup="w = v.item()"),  # a finding in the setup is none in the code
+        effect("t.statement", "k = 1\nif s > 0:\n    k = 2", capture="fail"),
+        effect("t.missed", "v + 1", capture="fail", error="RuntimeError: made up"),
+        effect("t.false", "v.tolist()"),
+        effect("t.unknown", "v.tolist()", capture="invalid"),
+    ]
+    results = compare.verdicts(rows)
+    assert [verdict.effect["id"] for verdict in results if verdict.missed] == ["t.missed"]
+    assert [verdict.effect["id"] for verdict in results if verdict.false_alarm] == ["t.false"]
+    assert compare.report(results).endswith("reported 2 of 3 that fail, 1 of 3 that work\n")
+
+
+def test_every_probe_makes_a_module():
+    for probe in PROBES:
+        text, lines = compare.module(table.effects([(probe, {"capture": "ok"})])[0])
+        ast.parse(text)
+        code = [line.strip() for line in text.splitlines()[lines.start - 1 : lines.stop - 1]]
+        assert [line.removeprefix("r = ") for line in code] == [
+            line.strip().removeprefix("r = ") for line in probe.expr.splitlines()
+        ]
