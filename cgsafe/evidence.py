@@ -12,6 +12,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import tokenize
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -58,11 +59,11 @@ class Table:
 
     @property
     def machine(self) -> str:
-        """The release and the device, as one says it."""
-        return ", ".join(part for part in (f"PyTorch {self.torch}", self.cuda and f"CUDA {self.cuda}", self.device) if part)
+        """The device and the releases, as one says it."""
+        return f"{self.device}, PyTorch {self.torch}{f', CUDA {self.cuda}' if self.cuda else ''}"
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def tables(folder: str) -> tuple[tuple[Table, ...], tuple[str, ...]]:
     """The tables in a folder by file name, and a message for each one that cannot be read; none where there is none."""
     try:
@@ -109,8 +110,9 @@ def dump(table: Table) -> str:
 
 def file_name(table: Table) -> str:
     """`2.11.0-h200.json`: the release without its build, the device without its maker."""
-    device = table.device.removeprefix("NVIDIA ").removeprefix("GeForce ").lower().replace(" ", "-")
-    return f"{table.torch.partition('+')[0]}-{device}.json"
+    device = table.device.removeprefix("NVIDIA ").removeprefix("GeForce ")
+    words = re.findall(r"[a-z0-9]+", device.lower())
+    return f"{table.torch.partition('+')[0]}-{'-'.join(words)}.json"
 
 
 def digest(files: Iterable[tuple[str, str]]) -> str:
