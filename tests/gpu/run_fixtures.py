@@ -93,6 +93,7 @@ def run(example: Path) -> tuple[str, str]:
     x = torch.ones(8, 8, device="cuda")
     x @ x  # the handle of cuBLAS, which is no example's topic
     torch.cuda.synchronize()
+    begun = _begun_captures(torch)
     try:
         if hasattr(module, "capture"):
             graph, output, check, *more = module.capture()
@@ -103,6 +104,8 @@ def run(example: Path) -> tuple[str, str]:
             check = functools.partial(function, *args)
             change = functools.partial(module.change, function, *args) if hasattr(module, "change") else None
     except Exception as error:
+        if not begun:
+            return evidence.CRASHED, f"failed before any capture: {said(error)}"
         return evidence.FAILS, said(error)
     outcome, detail = _compared(torch, graph, output, check)
     if change is None:
@@ -112,6 +115,19 @@ def run(example: Path) -> tuple[str, str]:
     with torch.no_grad():
         change()
     return _compared(torch, graph, output, check)
+
+
+def _begun_captures(torch: Any) -> list[Any]:
+    """A list that gets each graph whose capture begins: what fails before is a fault of the example itself."""
+    begun: list[Any] = []
+    begin = torch.cuda.CUDAGraph.capture_begin
+
+    def noted(graph: Any, *args: Any, **named: Any) -> Any:
+        begun.append(graph)
+        return begin(graph, *args, **named)
+
+    torch.cuda.CUDAGraph.capture_begin = noted
+    return begun
 
 
 def _captured(torch: Any, function: Any, args: Any) -> tuple[Any, Any]:
@@ -132,7 +148,7 @@ def _compared(torch: Any, graph: Any, output: Any, check: Any) -> tuple[str, str
     graph.replay()
     torch.cuda.synchronize()
     with torch.no_grad():
-        given, wanted = output.float(), check().float()
+        given, wanted = (output() if callable(output) else output).float(), check().float()
     if given.shape != wanted.shape:
         return evidence.DIFFERS, f"{_shape(given)} instead of {_shape(wanted)}"
     if torch.allclose(given, wanted, rtol=1e-2, atol=1e-3, equal_nan=True):
