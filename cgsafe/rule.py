@@ -37,7 +37,7 @@ class Rule:
     severity: ClassVar[Severity] = Severity.ERROR
     instead: ClassVar[str] = ""
     error: ClassVar[str] = ""  # what the GPU says, as measured
-    measured: ClassVar[str] = ""  # release and device of that measurement
+    measured: ClassVar[str] = ""  # release and device of that, where no table of evidence tells
     allowed: ClassVar[str] = ""  # when the pattern is all right
 
     @classmethod

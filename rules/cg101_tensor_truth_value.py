@@ -55,7 +55,6 @@ class TensorTruthValue(Rule):
     severity = Severity.ERROR
     instead = "Keep the decision on the device (`torch.where`, `torch.maximum`, a mask), or decide on the host before."
     error = "torch.AcceleratorError: CUDA error: operation not permitted when stream is capturing"
-    measured = "PyTorch 2.11.0, NVIDIA H200"
     allowed = "For tensors on the CPU, and where the code asks `torch.cuda.is_current_stream_capturing()` first."
 
     def on_truth_test(self, event: TruthTest) -> Hit | None:

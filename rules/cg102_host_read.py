@@ -24,7 +24,6 @@ class HostReadOfTensor(Rule):
         "Carry the number on the host from where it was made (an int argument, a CPU copy), or stay on the device."
     )
     error = "torch.AcceleratorError: CUDA error: operation not permitted when stream is capturing"
-    measured = "PyTorch 2.11.0, NVIDIA H200"
     allowed = "For tensors on the CPU, and behind `torch.cuda.is_current_stream_capturing()`."
 
     def on_host_read(self, event: HostRead) -> Hit | None:

@@ -21,7 +21,6 @@ class ImplicitHostRead(Rule):
     severity = Severity.ERROR
     instead = "Compute with the tensor on the device, or carry the number on the host from where it was made."
     error = "torch.AcceleratorError: CUDA error: operation not permitted when stream is capturing"
-    measured = "PyTorch 2.11.0, NVIDIA H200"
     allowed = "For tensors on the CPU, and behind `torch.cuda.is_current_stream_capturing()`."
 
     def on_host_read(self, event: HostRead) -> Hit | None:

@@ -32,7 +32,6 @@ class HiddenSync(Rule):
     severity = Severity.ERROR
     instead = "Use the form that does not check (`linalg.inv_ex`, `validate_args=False`), or do it before the capture."
     error = "torch.AcceleratorError: CUDA error: operation not permitted when stream is capturing"
-    measured = "PyTorch 2.11.0, NVIDIA H200"
     allowed = "For tensors on the CPU, and behind `torch.cuda.is_current_stream_capturing()`."
 
     def on_host_read(self, event: HostRead) -> Hit | None:

@@ -29,7 +29,6 @@ class DataDependentShape(Rule):
     severity = Severity.ERROR
     instead = "Keep the shape fixed: `torch.where`, a mask, `nonzero_static`, or give the size (`output_size=`, `num_classes=`)."
     error = "torch.AcceleratorError: CUDA error: operation not permitted when stream is capturing"
-    measured = "PyTorch 2.11.0, NVIDIA H200"
     allowed = "For tensors on the CPU. `x[mask] = number` is fine: it fills in place."
 
     def on_size_read(self, event: SizeRead) -> Hit | None:

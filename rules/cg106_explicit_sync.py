@@ -21,7 +21,6 @@ class ExplicitSync(Rule):
         "Order streams on the device (`stream.wait_stream`, `stream.wait_event`), and wait outside of the capture."
     )
     error = "torch.AcceleratorError: CUDA error: operation not permitted when stream is capturing"
-    measured = "PyTorch 2.11.0, NVIDIA H200"
     allowed = "Outside of captures, and behind `torch.cuda.is_current_stream_capturing()`."
 
     def on_device_wait(self, event: DeviceWait) -> Hit | None:

@@ -10,7 +10,6 @@ _ERROR = (
     "RuntimeError: Cannot copy between CPU and CUDA tensors during CUDA graph capture unless the CPU tensor is pinned. "
     "Please use tensor.pin_memory() or allocate the tensor with pin_memory=True."
 )
-_MEASURED = "PyTorch 2.11.0, NVIDIA H200"
 
 
 class HostData(Rule):
@@ -25,7 +24,6 @@ class HostData(Rule):
     severity = Severity.ERROR
     instead = "Fill on the device (`torch.full((), value, device=d)`, `arange`, `stack`), or make the tensor once, as a buffer."
     error = _ERROR
-    measured = _MEASURED
     allowed = "For tensors that stay on the CPU, and for an empty list."
 
     def on_host_copy(self, event: HostCopy) -> Hit | None:
@@ -48,7 +46,6 @@ class PageableCopy(Rule):
     severity = Severity.ERROR
     instead = "Make the tensor on the device (`device=x.device`), or once before the capture, as a buffer."
     error = _ERROR
-    measured = _MEASURED
     allowed = (
         "From pinned memory with `non_blocking=True`, if the memory stays alive and is refilled before each replay."
     )
@@ -76,7 +73,6 @@ class HostIndex(Rule):
     severity = Severity.ERROR
     instead = "Use slices, or an index tensor on the device that is made once, as a buffer (`index_select`)."
     error = _ERROR
-    measured = _MEASURED
     allowed = "For tensors on the CPU; integers, slices and a tuple of these are fine."
 
     def on_host_copy(self, event: HostCopy) -> Hit | None:
@@ -100,7 +96,6 @@ class ScalarStore(Rule):
     severity = Severity.ERROR
     instead = "Fill on the device: `x[i].fill_(value)`, `x[i:i + 1] = value`, `x.index_fill_(0, index, value)`."
     error = _ERROR
-    measured = _MEASURED
     allowed = "Where a dimension is left over (`x[i] = 0` on two dimensions fills), under a slice, and under one boolean mask."
 
     def on_host_copy(self, event: HostCopy) -> Hit | None:

@@ -31,7 +31,6 @@ class NestedCompile(Rule):
         "RuntimeError: Cannot copy between CPU and CUDA tensors during CUDA graph capture unless the CPU tensor is pinned; "
         "or torch.AcceleratorError: CUDA error: operation not permitted when stream is capturing"
     )
-    measured = "PyTorch 2.11.0, NVIDIA H200"
     allowed = "Where the warm-up calls it with the same shapes, dtypes and optional arguments, in the same grad mode."
 
     def on_compiled_call(self, event: CompiledCall) -> Hit | None:

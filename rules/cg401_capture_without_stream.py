@@ -24,7 +24,6 @@ class CaptureWithoutStream(Rule):
         "torch.AcceleratorError: CUDA error: operation not permitted when stream is capturing, or totals that are "
         "wrong at each replay, for the set-up is replayed too"
     )
-    measured = "PyTorch 2.11.0, NVIDIA H200"
     allowed = "Where nothing in the captured code keeps state per stream."
 
     def on_capture_site(self, event: CaptureSite) -> Hit | None:

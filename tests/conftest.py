@@ -19,9 +19,16 @@ from cgsafe.selection import choose
 from cgsafe.settings import Settings
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--evidence FILE`, for the examples' GPU tests."""
+    text = "write what a GPU did with the examples to this file (or folder, under the usual name); all of them must run"
+    parser.addoption("--evidence", type=Path, metavar="FILE", help=text)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip what needs a GPU where there is none; torch is only imported if such a test was asked for."""
-    needy = [item for item in items if "gpu" in item.keywords]
+    # Not by keyword: the folder `gpu` gives that to all that lies in it.
+    needy = [item for item in items if item.get_closest_marker("gpu")]
     if needy and not _has_gpu():
         for item in needy:
             item.add_marker(pytest.mark.skip(reason="needs torch and a CUDA device"))

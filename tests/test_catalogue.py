@@ -9,6 +9,7 @@ import types
 import pytest
 
 import cgsafe.rule
+from cgsafe.catalogue import examples, excerpt, shortest
 from cgsafe.cli import main
 from samples import RULES
 
@@ -41,7 +42,7 @@ def test_explain(capsys, write, monkeypatch):
     root = write(
         {
             "pack/fixtures/CG101/bad_if.py": "if tensor:\n\tpass\n",
-            "pack/fixtures/CG101/bad_while.py": "while tensor: ...\n",
+            "pack/fixtures/CG101/bad_and_more.py": "while tensor: ...\n\n\nx = 1\n",
             "pack/fixtures/CG101/good_parts/model.py": "import layer\n",
             "pack/fixtures/CG101/good_parts/layer.py": "x = 1\n",
             "pack/fixtures/CG101/notes.txt": "",
@@ -86,7 +87,7 @@ Good: good_parts
 """
     )
     assert main(["explain", "CG101", "--all-examples"]) == 0
-    assert "Bad: bad_while.py" in capsys.readouterr().out
+    assert "Bad: bad_and_more.py" in capsys.readouterr().out
 
 
 def test_explain_finds_examples_beside_the_package(capsys, write, monkeypatch):
@@ -94,6 +95,42 @@ def test_explain_finds_examples_beside_the_package(capsys, write, monkeypatch):
     monkeypatch.setitem(sys.modules, "samples", types.SimpleNamespace(__file__=str(root / "repo/rules/__init__.py")))
     assert main(["explain", "CG102"]) == 0
     assert "    x.item()\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("files", "shown"),
+    [
+        ({"bad_a.py": "a\nb\n", "bad_b.py": "c\n"}, ("bad_b.py", ["c"])),
+        ({"bad_a.py": "a\n", "bad_b.py": "c\n"}, ("bad_a.py", ["a"])),
+        ({"bad_a.py": "a\nb\nc\n", "bad_b/main.py": "d\n", "bad_b/other.py": "e\n"}, ("bad_b", ["d", "e"])),
+        # Marks count, for what is shown and for what is short.
+        ({"bad_a.py": "a\nb\n", "bad_b.py": "c\n\n# docs: begin\nd\n# docs: end\ne\n"}, ("bad_b.py", ["d"])),
+        (
+            {"bad_b.py": "# docs: begin\na\n# docs: end\nb\n#docs: begin\nif c:\n    # docs: end\n    d\n"},
+            ("bad_b.py", ["a\n\nif c:"]),
+        ),
+        ({"bad_b.py": "a\n# docs: begin\nb\nc\n"}, ("bad_b.py", ["b\nc"])),
+        ({"bad_b/main.py": "a\n", "bad_b/part.py": "b\n# docs: begin\nc\n# docs: end\n"}, ("bad_b", ["c"])),
+        (
+            {"bad_b.py": "x = '# docs: begin'\n# docs: begins here\n"},
+            ("bad_b.py", ["x = '# docs: begin'\n# docs: begins here"]),
+        ),
+    ],
+)
+def test_the_shortest_example_is_shown_where_it_matters(write, monkeypatch, files, shown):
+    root = write({f"pack/fixtures/CG101/{name}": text for name, text in files.items()})
+    monkeypatch.setitem(sys.modules, "samples", types.SimpleNamespace(__file__=str(root / "pack/__init__.py")))
+    (example,) = shortest(examples(RULES[0], "bad"))
+    assert (example.name, [text.strip() for _, text in excerpt(example).files]) == shown
+
+
+def test_all_of_an_example_is_shown_without_its_marks(capsys, write, monkeypatch):
+    root = write({"pack/fixtures/CG101/bad.py": "a\n# docs: begin\nb\n# docs: end\nc\n"})
+    monkeypatch.setitem(sys.modules, "samples", types.SimpleNamespace(__file__=str(root / "pack/__init__.py")))
+    assert main(["explain", "CG101"]) == 0
+    assert capsys.readouterr().out.endswith("Bad: bad.py\n    b\n")
+    assert main(["explain", "CG101", "--all-examples"]) == 0
+    assert capsys.readouterr().out.endswith("Bad: bad.py\n    a\n    b\n    c\n")
 
 
 def test_explain_takes_several_and_names(capsys):

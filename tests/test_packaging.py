@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -52,7 +53,7 @@ def run(wheel: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     ("folder", "installed", "patterns"),
     [
         ("cgsafe", "cgsafe", ("*.py", "*.toml", "py.typed")),
-        ("rules", "cgsafe_rules", ("*.py", "*.toml")),
+        ("rules", "cgsafe_rules", ("*.py", "*.toml", "*.json")),
         ("fixtures", "cgsafe_rules/fixtures", ("*",)),
     ],
 )
@@ -86,11 +87,14 @@ def test_the_wheel_finds_its_rules_and_their_examples(wheel):
     assert (listed.returncode, listed.stderr) == (0, "")
     codes = [line.split()[0] for line in listed.stdout.splitlines() if line.startswith("CG")]
     assert codes
+    told = []
     for code in codes:
         explained = run(wheel, "explain", code)
         assert (explained.returncode, explained.stderr) == (0, "")
         assert "\nBad: bad" in explained.stdout
         assert "\nGood: good" in explained.stdout
+        told += re.findall(r"^Seen on .*PyTorch \d", explained.stdout, re.MULTILINE)
+    assert told, "what a GPU did with the examples is installed too"
 
 
 def test_no_module_of_the_tool_knows_the_built_in_rules():
