@@ -109,6 +109,64 @@ class DeviceWait(Event):
 
 
 @dataclass(frozen=True)
+class AttributeSet(Event):
+    """Captured code sets an attribute, a global or an item that outlives the call."""
+
+    name: str = ""  # the target as source
+    how: str = "attribute"  # attribute, setattr, register_buffer, data, global, item, counter
+    guard: str = ""  # the condition that lets it happen at times only, where it looks at the target
+    fresh: bool = False  # to a tensor that is allocated there
+    owner: Any = None  # which object, compared by identity; None for a global or a tensor
+    read_elsewhere: bool = True  # other code reads it, or the same code at its next call
+
+
+@dataclass(frozen=True)
+class FrozenCall(Event):
+    """Captured code calls something whose outcome at that moment is in every replay."""
+
+    called: str = ""
+    how: str = "random"  # random, cpu-random, clock, text, address, pinned
+
+
+@dataclass(frozen=True)
+class FrozenBranch(Event):
+    """Captured code branches on a value on the host that other code changes."""
+
+    changed: str = ""  # who changes it, in words
+
+
+@dataclass(frozen=True)
+class HostOperand(Event):
+    """A single number in a tensor on the CPU takes part in work on the device: it becomes an argument of the kernel."""
+
+    name: str = ""
+    made: Place | None = None  # where the object that holds it makes it
+
+
+@dataclass(frozen=True)
+class HostRing(Event):
+    """Captured code copies a host buffer to the device, and later results into the same buffer."""
+
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class StreamHazard(Event):
+    """A capture and its streams do not fit together."""
+
+    how: str = "unjoined"  # unjoined, outside-event, outside-stream, escape
+    fork: str = ""  # where the stream in question was forked, in words
+
+
+@dataclass(frozen=True)
+class KernelLaunch(Event):
+    """Captured code launches a kernel that times its configurations at the first call with a new key."""
+
+    kernel: str = ""
+    signature: Any = None  # a warm-up with the same covers this launch
+
+
+@dataclass(frozen=True)
 class CompiledCall(Event):
     """Captured or compiled code calls a function that torch.compile wraps on its own."""
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from cgsafe.events import HOST, region
 from cgsafe.findings import Root
-from cgsafe.values import Class, Compiled, Func, Instance, Value
+from cgsafe.values import Class, Compiled, Func, Instance, Value, parts_of
 from cgsafe.walk.arguments import Arguments
 from cgsafe.walk.defs import ClassDef, FunctionDef
 from cgsafe.walk.entry import root_arguments
@@ -30,6 +30,7 @@ class Start:
     node: Node
     explicit: bool
     warm: frozenset[Any] = frozenset()  # compiled calls that the host made before
+    given: frozenset[Any] = frozenset()  # states of the objects, no modules, that the captured call gets as arguments
 
 
 @dataclass(frozen=True)
@@ -315,7 +316,8 @@ def explicit_starts(walker: Walker) -> list[Start]:
         kind, reason = next(
             ((k, r) for at, k, r, b in owner.sites if b is body), ("graph-context", "a capture opens here")
         )
-        starts.append(Start(Root(kind, reason, path, line, function), body, True, frozenset(body.warm)))
+        root = Root(kind, reason, path, line, function)
+        starts.append(Start(root, body, True, frozenset(body.warm), _given(walker, body)))
     for place, callee, args in walker.graphed_callables.values():
         start = _graphed_start(walker, place, callee, args)
         if start is not None:
@@ -325,6 +327,19 @@ def explicit_starts(walker: Walker) -> list[Start]:
         if start is not None:
             starts.append(start)
     return starts
+
+
+def _given(walker: Walker, body: Node) -> frozenset[Any]:
+    """The states of the objects that the code of a capture passes to what it calls."""
+    found = set()
+    for _, called in body.calls:
+        definition = called.definition
+        skip = 1 if definition is not None and definition.cls is not None else 0
+        for value in called.args[skip:]:
+            for part in parts_of(value):
+                if isinstance(part, Instance) and not walker.classes.is_module(part.definition):
+                    found.add(part.state)
+    return frozenset(found)
 
 
 def _graphed_start(walker: Walker, place: Any, callee: Value, args: Arguments) -> Start | None:

@@ -35,6 +35,7 @@ class Rule:
     code: ClassVar[str] = ""
     name: ClassVar[str] = ""
     severity: ClassVar[Severity] = Severity.ERROR
+    implicit: ClassVar[Confidence] = Confidence.MEDIUM  # an upper bound where no capture was seen to reach the code
     instead: ClassVar[str] = ""
     error: ClassVar[str] = ""  # what the GPU says, as measured
     measured: ClassVar[str] = ""  # release and device of that, where no table of evidence tells

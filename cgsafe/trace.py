@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from cgsafe.events import CaptureSite
 from cgsafe.findings import Confidence, Edit, Fix, Root, Severity, Step
+from cgsafe.forks import stream_hazards
 from cgsafe.roots import Start
 from cgsafe.rule import RuleSet
 from cgsafe.walk.walker import Node
@@ -106,6 +107,10 @@ def _from_root(start: Start, judge: Judge, reaches: Reaches) -> None:
             if callee not in parents:
                 parents[callee] = (node, line)
                 queue.append(callee)
+    for node, event in stream_hazards(start.node, start.node.site, start.node.main):
+        if node in parents:
+            for rule, hit in judge.rules.judge(event):
+                _add(best, start, node, parents, event, rule, hit)
     for spot, reach in best.items():
         add(reaches, spot, reach)
 
@@ -120,7 +125,9 @@ def _add(
     if hit.unless_warmed and event.signature in start.warm:
         return
     place = event.place
-    limit = Confidence.HIGH if start.explicit or event.region.explicit else Confidence.MEDIUM
+    if getattr(event, "owner", None) in start.given:
+        return  # an object that the capture was handed, not one that stays
+    limit = Confidence.HIGH if start.explicit or event.region.explicit else rule.implicit
     confidence = min(event.confidence, limit, hit.confidence or Confidence.HIGH)
     if event.region.doubt:
         confidence = Confidence.LOW

@@ -14,8 +14,18 @@ def rules() -> list[type[Rule]]:
     from .cg105_data_dependent_shape import DataDependentShape
     from .cg106_explicit_sync import ExplicitSync
     from .cg201_host_data import HostData, HostIndex, PageableCopy, ScalarStore
+    from .cg205_pinned_allocation import PinnedAllocation
     from .cg301_nested_compile import NestedCompile
+    from .cg302_autotune_in_capture import AutotuneInCapture
+    from .cg303_lazy_workspace import LazyWorkspace
     from .cg401_capture_without_stream import CaptureWithoutStream
+    from .cg402_unjoined_stream import UnjoinedStream
+    from .cg409_work_escapes import WorkEscapes
+    from .cg501_buffer_rebind import BufferRebind
+    from .cg502_frozen_python_state import FrozenPythonState
+    from .cg503_host_randomness import HostRandomness
+    from .cg504_graph_lifetime import GraphLifetime
+    from .cg507_host_operand import HostOperandInGraph
 
     return [
         TensorTruthValue,
@@ -28,6 +38,16 @@ def rules() -> list[type[Rule]]:
         PageableCopy,
         HostIndex,
         ScalarStore,
+        PinnedAllocation,
         NestedCompile,
+        AutotuneInCapture,
+        LazyWorkspace,
         CaptureWithoutStream,
+        UnjoinedStream,
+        WorkEscapes,
+        BufferRebind,
+        FrozenPythonState,
+        HostRandomness,
+        GraphLifetime,
+        HostOperandInGraph,
     ]

@@ -39,7 +39,7 @@ FOLDER = Path(__file__).parent
 
 # Tensor results. What each means for device, dtype kind and rank is told in torch_functions.toml.
 TENSOR_KINDS = frozenset(
-    "like same nd scalar elementwise reduce reduce-pair "
+    "like same nd kept scalar elementwise reduce reduce-pair "
     "factory factory-like factory-same type-as to cpu pinned cuda type data".split()
 )
 HOST_DTYPES = frozenset("int float bool str shape device dtype number list tuple".split())

@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, Any
 
-from cgsafe.events import HOST
+from cgsafe.events import HOST, Place
 from cgsafe.values import (
     NONE,
     UNKNOWN,
@@ -237,6 +237,36 @@ class Attributes:
         ]
         return join_all(values) if values else None
 
+    def made_at(self: ClassTable, definition: ClassDef, name: str) -> Place | None:
+        """Where the constructor gives an attribute its value."""
+        init = self.initializer(definition)
+        if init is None:
+            return None
+        method = init[1]
+        text = self.walker.text(method.file)
+        try:
+            body = method.shape(text).body
+        except (SyntaxError, ValueError, RecursionError):
+            return None
+        for statement in body:
+            for node in ast.walk(statement):
+                if isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Store):
+                    line, end = statement.lineno + method.offset, (statement.end_lineno or 0) + method.offset
+                    return Place(
+                        method.file.path,
+                        line,
+                        text.column(line, statement.col_offset),
+                        end,
+                        text.column(end, statement.end_col_offset or 0),
+                        method.qualname,
+                    )
+        return None
+
+    def changers(self: ClassTable, definition: ClassDef, name: str) -> list[FunctionDef]:
+        """The methods other than the constructor that set an attribute to something that depends on their arguments."""
+        self.late(self.generic(definition), name)
+        return [m for m, _ in self._assigning[definition].get(name, ()) if _depends(self.walker, m, name)]
+
     def _late_values(self: ClassTable, method: FunctionDef, owner: ClassDef) -> list[tuple[str, Value]]:
         """What one method assigns to attributes of its object, from arguments of which only the kinds are known.
 
@@ -279,6 +309,30 @@ class Attributes:
             return []
         finally:
             walker.shallow = before
+
+
+def _depends(walker: Any, method: FunctionDef, name: str) -> bool:
+    """True where a method sets the attribute from its own parameters, or counts in it."""
+    try:
+        shape = method.shape(walker.text(method.file))
+    except (SyntaxError, ValueError, RecursionError):
+        return False
+    given = {*shape.named[1:], *shape.globals}
+    for statement in shape.body:
+        for node in ast.walk(statement):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target] if _assigns(node) else []  # type: ignore[attr-defined]
+            if not any(isinstance(t, ast.Attribute) and t.attr == name for t in targets):
+                continue
+            value = node.value  # type: ignore[attr-defined]
+            if isinstance(node, ast.AugAssign):
+                return True
+            if value is not None and any(isinstance(n, ast.Name) and n.id in given for n in ast.walk(value)):
+                return True
+    return False
+
+
+def _assigns(node: ast.AST) -> bool:
+    return isinstance(node, (ast.AnnAssign, ast.AugAssign))
 
 
 def _last_name(node: ast.expr) -> str:

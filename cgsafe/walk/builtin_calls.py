@@ -300,6 +300,8 @@ def _hasattr(frame: Frame, args: Arguments, node: Any) -> Value:
 def _setattr(frame: Frame, args: Arguments, node: Any) -> Value:
     if len(args.positional) == 3 and isinstance(args.positional[1], Const):
         base, name, value = args.positional[0], args.positional[1].value, args.positional[2]
+        origin = node.args[2] if isinstance(node, ast.Call) and len(node.args) == 3 else None
+        frame.note_attribute(node, base, str(name), value, origin, "setattr")
         for part in parts_of(base):
             if isinstance(part, Instance):
                 frame.walker.classes.store(part, name, value, frame.branches == 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
-from cgsafe.events import CompiledCall, region
+from cgsafe.events import CompiledCall, KernelLaunch, region
 from cgsafe.values import (
     HIGH,
     LOW,
@@ -186,7 +186,7 @@ class Calls(TorchCalls):
             return classes.generic(definition)
         if any(e.startswith("torch.autograd.") for e in externals):
             return classes.generic(definition)
-        return classes.instantiate(definition, args)
+        return classes.instantiate(definition, args, self.region.captured)
 
     def call_instance(self: Frame, callee: Instance, args: Arguments, node: Any) -> Value:
         """Calling an object: `__call__`, or a module's hooks and `forward`."""
@@ -302,6 +302,18 @@ class Calls(TorchCalls):
         finally:
             self.region = before
 
+    def launch(self: Frame, args: Arguments, node: Any) -> Value:
+        """`kernel[grid](...)` of a kernel that tunes itself: of interest under capture, unless a warm-up did the same."""
+        kernel = args.positional[0]
+        assert isinstance(kernel, Func)
+        here = self.region
+        done = (kernel.definition.label, signature(args.drop_first()))
+        if here.captured and not (here.traced and not here.behind_op):
+            self.emit(KernelLaunch, node, HIGH, kernel=kernel.definition.name, signature=done)
+        elif not here.captured:
+            self.node.warm.add(done)
+        return NONE
+
     def _is_own_compile(self: Frame, callee: Compiled) -> bool:
         """A module's forward under torch.compile is that module's own compile, not one inside another."""
         func = callee.func
@@ -317,6 +329,8 @@ class Calls(TorchCalls):
 
     def call_external(self: Frame, name: str, args: Arguments, node: Any) -> Value:
         """Call a function or class that is not part of the checked code."""
+        if name == "cgsafe.launch":
+            return self.launch(args, node)
         if name.startswith("builtins."):
             from cgsafe.walk.builtin_calls import call_builtin
 
@@ -324,6 +338,8 @@ class Calls(TorchCalls):
         verdict = self.tables.external_verdict(name, self.region)
         if verdict is not None:
             return verdict
+        if self.region.captured:
+            self.note_frozen_call(name, args, node)
         if name.startswith("torch."):
             return self.call_torch(name, args, node)
         if name.startswith("numpy."):

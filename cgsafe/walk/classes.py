@@ -43,9 +43,10 @@ class State:
         "label",
         "placeholders",
         "started",
+        "transient",
     )
 
-    def __init__(self, definition: ClassDef, args: Any, label: str, depth: int, generic: bool):
+    def __init__(self, definition: ClassDef, args: Any, label: str, depth: int, generic: bool, transient: bool = False):
         self.definition = definition
         self.args = args
         self.attributes: dict[str, Value] = {}
@@ -55,6 +56,7 @@ class State:
         self.label = label
         self.depth = depth
         self.generic = generic
+        self.transient = transient  # made by captured code
         self.started = False
 
 
@@ -64,7 +66,7 @@ class ClassTable(Attributes):
     def __init__(self, walker: Walker):
         self.walker = walker
         self.states: dict[Any, State] = {}
-        self._generic: dict[ClassDef, Instance] = {}
+        self._generic: dict[tuple[ClassDef, bool], Instance] = {}
         self._class_names: dict[tuple[ClassDef, str], Value] = {}
         self._active: dict[Any, float] = {}
         self._assigners: dict[FunctionDef, frozenset[str]] = {}
@@ -215,27 +217,28 @@ class ClassTable(Attributes):
                 return None
         return None
 
-    def generic(self, definition: ClassDef) -> Instance:
+    def generic(self, definition: ClassDef, transient: bool = False) -> Instance:
         """An instance of which only the class is known."""
-        found = self._generic.get(definition)
+        key = (definition, transient)
+        found = self._generic.get(key)
         if found is None:
-            found = Instance(definition, State(definition, None, "any", 1, True))
-            self._generic[definition] = found
+            label = "any made there" if transient else "any"
+            found = self._generic[key] = Instance(definition, State(definition, None, label, 1, True, transient))
         return found
 
-    def instantiate(self, definition: ClassDef, args: Arguments) -> Value:
-        """The object that calling the class makes."""
+    def instantiate(self, definition: ClassDef, args: Arguments, transient: bool = False) -> Value:
+        """The object that calling the class makes; `transient` where captured code makes it."""
         if self.is_settings(definition):
             return SETTINGS
         if self.walker.shallow:
-            return self.generic(definition)
+            return self.generic(definition, transient)
         init = self.initializer(definition)
         if init is not None:
             function = init[1]
             try:
                 shape = function.shape(self.walker.text(function.file))
             except (SyntaxError, ValueError, RecursionError):
-                return self.generic(definition)
+                return self.generic(definition, transient)
             bound = bind(self.walker, function, shape, args.prepend(NONE), HOST)
         elif self.is_dataclass(definition):
             bound = self._fields_given(definition, args)
@@ -243,8 +246,8 @@ class ClassTable(Attributes):
             bound = ()
         depth = 1 + max([0, *(b.depth for b in _flat(bound))])
         if depth > MAX_STATE_DEPTH:
-            return self.generic(definition)
-        key = (definition, bound)
+            return self.generic(definition, transient)
+        key = (definition, bound, transient)
         state = self.states.get(key)
         if state is None:
             label = f"({', '.join(b.label for b in _flat(bound))})" if bound else "()"
@@ -252,7 +255,9 @@ class ClassTable(Attributes):
                 import hashlib
 
                 label = hashlib.blake2b(label.encode(errors="replace"), digest_size=8).hexdigest()
-            state = self.states[key] = State(definition, bound, label, depth, False)
+            if transient:
+                label += " made there"
+            state = self.states[key] = State(definition, bound, label, depth, False, transient)
             instance = Instance(definition, state)
             self._construct(instance, args)
             return instance

@@ -188,3 +188,20 @@ def _call_at(lines: list[str], line: int) -> ast.Call | None:
         value = getattr(body[0], "value", None) if body else None
         return value if isinstance(value, ast.Call) else None
     return None
+
+
+def tunes_itself(walker: Any, definition: Any) -> bool:
+    """True for a kernel that is timed in several configurations at its first call with a new key."""
+    if not any(
+        d in walker.tables.autotuners or d.rpartition(".")[2] in walker.tables.autotuners for d in definition.decorators
+    ):
+        return False
+    try:
+        definition.shape(walker.text(definition.file))
+    except (SyntaxError, ValueError, RecursionError):
+        return True
+    for node in definition.node.decorator_list:
+        for keyword in getattr(node, "keywords", ()):
+            if keyword.arg == "configs" and isinstance(keyword.value, ast.List) and len(keyword.value.elts) == 1:
+                return False  # one configuration: nothing to choose from, and nothing is timed
+    return True

@@ -89,6 +89,12 @@ class Facts:
         self.chained_methods = frozenset(calls["module"]["chained"])  # of a module: they give the module itself
         self._module_methods = self.chained_methods | frozenset(calls["module"]["methods"])
         self._container_methods = frozenset(calls["container"]["methods"])
+        self.allocators = frozenset(calls["allocates"]["functions"])
+        frozen = calls["frozen"]
+        self._setup = tuple(frozen["setup"])
+        self.frozen_calls: dict[str, str] = {n: kind for kind, names in frozen["functions"].items() for n in names}
+        self._frozen_starts: dict[str, str] = {n: k for k, names in frozen["packages"].items() for n in names}
+        self.frozen_methods: dict[str, str] = {n: kind for kind, names in frozen["methods"].items() for n in names}
         guards = load("guards")
         self._external_guards: dict[str, Any] = guards["external"]
         self._named_guards: dict[str, Any] = guards["named"]
@@ -109,6 +115,8 @@ class Facts:
         self._not_captured_classes = tuple(frameworks["roots"]["not_captured_classes"])
         self.not_run: tuple[str, ...] = tuple(frameworks["roots"]["not_run"])
         self.kernels = frozenset(frameworks["decorators"]["kernels"])
+        self.autotuners = frozenset(frameworks["decorators"]["autotuners"])
+        self.current_streams = frozenset(frameworks["functions"]["current_stream"])
         self.sync_allowed = frozenset(frameworks["contexts"]["sync_allowed"])
         self.op_registrars = frozenset(frameworks["custom_ops"]["registrars"])
         self.op_decorators = frozenset(frameworks["custom_ops"]["decorators"])
@@ -218,6 +226,8 @@ class Facts:
             return self._answer(answer, region)
         if definition.name in self.host_setup:
             return "cut"
+        if definition.name in self.current_streams and region.captured:
+            return ExtInstance("torch.cuda.Stream", "current_stream")
         if definition.name in self.sync_allowed:
             return ExtInstance("cgsafe.sync-allowed")
         for decorator in definition.decorators:
@@ -255,6 +265,14 @@ class Facts:
             and isinstance(node.func.value, ast.Name)
             and node.func.value.id in ("sys", "os")
         )
+
+    def frozen_call(self, name: str) -> str:
+        """What a call outside the checked code leaves as it was when a graph was recorded; "" for most."""
+        return self.frozen_calls.get(name) or self._frozen_starts.get(name.rpartition(".")[0], "")
+
+    def sets_up(self, name: str) -> bool:
+        """True for methods that run once, before anything is captured, by their name."""
+        return _matches(name, self._setup)
 
     # -- dtypes and numpy --------------------------------------------------------------------------------------------
 

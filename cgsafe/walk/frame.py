@@ -30,12 +30,14 @@ from cgsafe.walk.expressions import EXPRESSIONS, Expressions
 from cgsafe.walk.indexing import Indexing
 from cgsafe.walk.loops import Loops
 from cgsafe.walk.patterns import Patterns
+from cgsafe.walk.stores import Stores
+from cgsafe.walk.streams import Streams
 from cgsafe.walk.withs import Withs
 
 Env = dict[str, Value]
 
 
-class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns):
+class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, Stores, Streams):
     """Executes statements on an environment of abstract values.
 
     `env` maps variable names, and dotted paths such as `self.x` that were assigned or narrowed here, to values.
@@ -54,12 +56,16 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns):
         self.origins: dict[str, ast.expr] = {}
         self.watch: list[tuple[str, Value]] | None = None  # collects assignments to attributes of `self`
         self.class_scope: Any = None
+        self.augmenting = False  # `x += y` is at work: of a tensor, that changes x itself
         self.branches = 0  # how many conditions the current statement stands under
+        self.tests: list[ast.expr] = []  # those conditions, as far as they are `if`s
         self.loops: list[tuple[list[Env], list[Env]]] = []  # (environments at break, at continue)
         self.returned: list[Value] = []
         self.yielded: list[Value] = []
         self.has_paths = False
+        self.host_sources: set[str] = set()  # pinned buffers, by name, that captured code copied from
         self.unrolled = 0  # comprehensions that are being run item by item
+        self.entered_streams = 0  # by the `with` statement at hand
         self.stream_stack: tuple[str, ...] = ()  # streams of the enclosing `with torch.cuda.stream(...)`
         self.streams_seen: list[str] = []
 
@@ -147,6 +153,8 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns):
 
     def record_call(self, node: Any, called: Any, note: str = "") -> None:
         """Note that this line calls another node of the graph."""
+        if called.streams:
+            self.note_stream_call(called)
         self.sink.calls.setdefault((node.lineno + self.offset, called), note)
 
     # -- variables -------------------------------------------------------------------------------------------------
@@ -171,6 +179,8 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns):
         kind = target.__class__
         if kind is ast.Name:
             self.bind_name(target.id, value, origin)  # type: ignore[attr-defined]
+            if self.shape is not None and target.id in self.shape.globals:  # type: ignore[attr-defined]
+                self.note_global(target, target.id, value, origin)  # type: ignore[attr-defined]
         elif kind is ast.Tuple or kind is ast.List:
             self.unpack(target.elts, value, target, origin)  # type: ignore[attr-defined]
         elif kind is ast.Attribute:
@@ -212,6 +222,7 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns):
     def assign_attribute(self, target: ast.Attribute, value: Value, origin: ast.expr | None) -> None:
         base = self.eval(target.value)
         path = dotted_path(target)
+        self.note_attribute(target, base, target.attr, value, origin)
         if path is not None:
             self.env[path] = value
             self.has_paths = True
@@ -278,6 +289,11 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns):
         if value is UNKNOWN or UNKNOWN in parts_of(value):
             annotated = annotation_in_file(self.walker, self.file, node.annotation)
             value = strengthen(value, annotated)
+        elif value is NONE and isinstance(node.target, ast.Attribute):
+            # A place that somebody fills later, and what with.
+            annotated = annotation_in_file(self.walker, self.file, node.annotation)
+            if annotated is not UNKNOWN:
+                value = join(NONE, annotated)
         self.assign(node.target, value, node.value)
         return True
 
@@ -291,7 +307,10 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns):
         else:
             load = ast.copy_location(ast.Subscript(target.value, target.slice, ast.Load()), target)
         value = self.binary(node.op, self.eval(load), self.eval(node.value), node)
+        self.note_counter(node, value)
+        self.augmenting = True
         self.assign(target, value)
+        self.augmenting = False
         return True
 
     def do_return(self, node: ast.Return) -> bool:
@@ -308,6 +327,8 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns):
             if len(node.orelse) == 1 and child.__class__ is ast.If:
                 child.is_elif = True  # type: ignore[attr-defined]
         outcome, when_true, when_false = self.condition(node.test, form, node)
+        if outcome is None and self.region.captured and self.region.explicit:
+            self.note_branch(node)
         before = self.env
         falls_one = falls_two = False
         env_one: Env | None = None
@@ -315,6 +336,7 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns):
         certain = outcome is not None
         if not certain:
             self.branches += 1
+            self.tests.append(node.test)
         if outcome is not False:
             self.env = dict(before) if not certain else before
             self.refine(when_true)
@@ -327,6 +349,7 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns):
             env_two = self.env if falls_two else None
         if not certain:
             self.branches -= 1
+            self.tests.pop()
         merged = self.merge(env_one, env_two)
         self.env = merged if merged is not None else before
         return falls_one or falls_two

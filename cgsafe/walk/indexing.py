@@ -16,9 +16,11 @@ from cgsafe.values import (
     Dict,
     Ext,
     ExtInstance,
+    Func,
     Host,
     Instance,
     Numpy,
+    Partial,
     Seq,
     Tensor,
     TextWith,
@@ -65,6 +67,11 @@ class Indexing:
             return self._instance_item(base, key, node)
         if isinstance(base, ExtInstance):
             return self.external_item(base, key)
+        if isinstance(base, Func):
+            from cgsafe.walk.compiled import tunes_itself
+
+            # A kernel and its launch grid.
+            return Partial(Ext("cgsafe.launch"), (base,), ()) if tunes_itself(self.walker, base.definition) else UNKNOWN
         if isinstance(base, (Ext, Class)):
             return base  # a parametrised type, or a Triton kernel's launch grid
         return UNKNOWN
@@ -200,6 +207,7 @@ class Indexing:
     def assign_item(self: Frame, target: ast.Subscript, value: Value) -> None:
         base = self.eval(target.value)
         key = self.eval(target.slice)
+        self.note_item(target, base, value)
         results: list[Value] = []
         for part in parts_of(base):
             if isinstance(part, Dict):

@@ -252,6 +252,9 @@ def _external_method(frame: Frame, receiver: ExtInstance, name: str, args: Argum
         frame.stream_method(name, node)
         return NONE
     frame.note_waiting_method(receiver, name, node)
+    noted = frame.note_stream_method(receiver, name, args, node)
+    if noted is not None:
+        return noted
     if receiver.name == "contextlib.ExitStack" and name == "enter_context":
         return frame.enter(first, node)
     if receiver.name == "logging.Logger":
@@ -304,6 +307,8 @@ def _module_method(frame: Frame, receiver: Instance, name: str, args: Arguments,
     if name in ("register_buffer", "register_parameter"):
         key, value = args.get(0, "name"), args.get(1, "tensor", "param")
         if isinstance(key, Const) and value is not None:
+            origin = node.args[1] if isinstance(node, ast.Call) and len(node.args) > 1 else None
+            frame.note_attribute(node, receiver, str(key.value), value, origin, "register_buffer")
             stored = join_all([_on_device(p) for p in parts_of(value)])
             classes.store(receiver, key.value, stored, frame.branches == 0)
             if frame.watch is not None:

@@ -103,8 +103,8 @@ class Operators:
             if isinstance(op, ast.Mod) and kind_of(left) == "str":
                 self.read_host(right, node, "format")
                 return STR
-            if isinstance(left, Numpy) or isinstance(right, Numpy):
-                pass
+            if self.region.explicit:
+                self.note_operands(left, right, node)
             return elementwise([left, right], "f" if isinstance(op, ast.Div) else "")
         if isinstance(left, Numpy) or isinstance(right, Numpy):
             return NUMPY
@@ -227,6 +227,8 @@ class Operators:
                 return BOOL
             if isinstance(other, (Instance, ExtInstance, Device)):
                 return UNKNOWN
+            if self.region.explicit:
+                self.note_operands(left, right, node)
             return elementwise([left, right], "b")
         if isinstance(left, Numpy) or isinstance(right, Numpy):
             return NUMPY

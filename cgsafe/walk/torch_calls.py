@@ -45,6 +45,13 @@ class TorchCalls(TorchResults, HostCopies):
             return self.capture_context(name, args, node)
         if name in tables.constructed:
             return ExtInstance(name)
+        if name.endswith(".set_stream"):
+            self.enter_stream(args.get(0, "stream"), node, "set")
+            return NONE
+        if name == "torch.cuda.stream":
+            return ExtInstance(name, args.get(0, "stream") or "")
+        if tables.functions.get(name) in ("stream", "event"):
+            return self.make_stream(name, args, node)
         if name == "torch.device":
             return Device(self.device_of(args.get(0, "device", "type")) or "")
         if name in tables.op_decorators:
@@ -194,6 +201,8 @@ class TorchCalls(TorchResults, HostCopies):
         """A method, by name, of a value that is no object of the checked code."""
         if isinstance(receiver, Tensor):
             value = self.tables.methods.get(name)
+            if self.region.captured and name in self.tables.frozen_methods:
+                self.note_frozen_method(receiver, name, node)
             if value is None:
                 return UNKNOWN
             if name in self.tables.sized_methods:
@@ -207,6 +216,7 @@ class TorchCalls(TorchResults, HostCopies):
                         return receiver.with_(rank=-len(sizes))
             elif name == "copy_" and receiver.device == "cuda" and args.positional:
                 self.note_move(args.positional[0], "cuda", args.prepend(receiver), node, receiver.confidence)
+                self.note_ring(node, args.positional[0])
             elif name == "new_tensor" and args.positional:
                 self.note_data(args.positional[0], receiver.device, receiver.confidence, node)
             elif name in ("masked_fill", "masked_fill_", "index_fill", "index_fill_") and len(args.positional) > 1:
@@ -216,6 +226,7 @@ class TorchCalls(TorchResults, HostCopies):
             elif name in ("index_put_", "index_put") and len(args.positional) > 1:
                 self._index_put(args, node)
             elif name == "copy_" and receiver.device in ("cpu", "pinned"):
+                self.note_ring(node, None)
                 asynchronous = args.get(1, "non_blocking")
                 if receiver.device == "cpu" or not (isinstance(asynchronous, Const) and asynchronous.value is True):
                     self.read_host(args.positional[0] if args.positional else NONE, node, "copy")

@@ -115,6 +115,10 @@ class TorchResults:
         base = self._base(args)
         return Tensor(base.device, 1, self._dtype(spec, base, args), base.confidence)
 
+    def _spec_kept(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
+        base = self._base(args)
+        return Tensor(base.device, base.rank or 1, self._dtype(spec, base, args), base.confidence)
+
     def _spec_scalar(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
         base = self._base(args)
         return Tensor(base.device, 0, self._dtype(spec, base, args), base.confidence)

@@ -7,6 +7,7 @@ lines and the calls to other nodes. Paths from roots to hazards are read off thi
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import Any
 
 from cgsafe.events import HOST, Event, Region
@@ -51,14 +52,17 @@ class Node:
         "depth",
         "done",
         "events",
+        "main",
         "outer",
         "raises",
         "recursed",
         "region",
         "result",
         "result_is_entry",
+        "site",
         "sites",
         "stores",
+        "streams",
         "warm",
     )
 
@@ -72,6 +76,9 @@ class Node:
         self.calls: dict[tuple[int, Node], str] = {}  # (line, callee) -> note
         self.sites: list[tuple[int, str, str, Node]] = []  # captures opened here: line, kind, reason, node of the body
         self.warm: set[Any] = set()  # compiled functions that ran here on the host, with the kinds of their arguments
+        self.streams: list[Any] = []  # walk.streams.StreamOp: what captured code does with streams, in order
+        self.site: Any = None  # of a capture's body: the place where the capture opens
+        self.main: Any = None  # of a capture's body: the stream that captures, where it was given
         self.stores: dict[str, Value] = {}  # attributes of the first argument that are set here
         self.result: Value = NEVER
         self.done = False
@@ -140,6 +147,7 @@ class Walker:
         self.applying: Any = None  # the decorator that is being applied
         self.module_nodes: dict[str, Node] = {}  # path -> the node of a module body that was walked
         self._ops: dict[str, Value] | None = None
+        self._attribute_reads: dict[tuple[str, str], bool] = {}
 
     # -- texts and names -------------------------------------------------------------------------------------------
 
@@ -147,6 +155,20 @@ class Walker:
         found = self._texts.get(file.path)
         if found is None:
             found = self._texts[file.path] = Text(self._read(file.path))
+        return found
+
+    def reads_attribute(self, name: str, but: str) -> bool:
+        """True where a file other than `but` reads an attribute of that name."""
+        found = self._attribute_reads.get((name, but))
+        if found is None:
+            pattern = re.compile(rf"\.{re.escape(name)}\b(?!\s*(?::[^=\n]+)?=(?!=))")
+            spelled = f".{name}"
+            found = False
+            for path in sorted(self.project.files):
+                if path != but and spelled in (text := self._read(path)) and pattern.search(text):
+                    found = True
+                    break
+            self._attribute_reads[(name, but)] = found
         return found
 
     def module_name(self, file: File, name: str) -> Value | None:

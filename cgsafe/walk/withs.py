@@ -28,6 +28,7 @@ class Withs:
 
     def do_with(self: Frame, node: Any) -> bool:
         saved = (self.region, self.sink, self.stream_stack)
+        entered_streams, self.entered_streams = self.entered_streams, 0
         result = True
         try:
             for item in node.items:
@@ -36,7 +37,10 @@ class Withs:
                 if item.optional_vars is not None:
                     self.assign(item.optional_vars, entered)
             result = self.block(node.body)
+            if self.entered_streams:
+                self.leave_streams(self.entered_streams, node)
         finally:
+            self.entered_streams = entered_streams
             self.region, self.sink, self.stream_stack = saved
         return result
 
@@ -45,7 +49,9 @@ class Withs:
         for part in parts_of(value):
             if isinstance(part, ExtInstance):
                 if part.name in self.tables.capture_contexts:
-                    self.begin_capture(node, "graph-context", "`with torch.cuda.graph(...)` records this block")
+                    self.begin_capture(
+                        node, "graph-context", "`with torch.cuda.graph(...)` records this block", part.detail
+                    )
                     return NONE
                 if part.name == "cgsafe.captured-context":
                     self.begin_capture(
@@ -59,6 +65,8 @@ class Withs:
                     return UNKNOWN
                 if part.name == "torch.cuda.stream":
                     self.note_stream(node)
+                    self.enter_stream(part.detail if isinstance(part.detail, Value) else None, node)
+                    self.entered_streams += 1
                     return part
             elif isinstance(part, Instance):
                 found = self.walker.classes.find(part.definition, "__enter__")
@@ -77,7 +85,7 @@ class Withs:
             self.stream_stack = (*self.stream_stack, name)
             self.streams_seen.append(name)
 
-    def begin_capture(self: Frame, node: ast.expr, kind: str, reason: str) -> None:
+    def begin_capture(self: Frame, node: ast.expr, kind: str, reason: str, main: Any = None) -> None:
         """From here on a graph records: a root of its own, whose events and calls are kept apart."""
         from cgsafe.walk.walker import Node
 
@@ -87,6 +95,10 @@ class Withs:
         line = node.lineno + self.offset
         key = (self.node, line)
         body = self.walker.capture_bodies.setdefault(key, body)
+        body.site = self.place(node)
+        if isinstance(main, Value):
+            given = [k.value for k in getattr(node, "keywords", ()) if k.arg == "stream"]
+            body.main = self.handle(main, given[0] if given else None)
         body.warm |= self.node.warm
         self.region = body.region
         self.sink = body
@@ -119,6 +131,8 @@ class Withs:
                 idiom=self.stream_idiom(),
                 nested=self.region.captured,
             )
+            if isinstance(stream, ExtInstance):
+                return ExtInstance("torch.cuda.graph", stream)
         return ExtInstance("torch.cuda.graph")
 
     def stream_idiom(self: Frame) -> tuple[str, str]:

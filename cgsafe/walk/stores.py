@@ -1,0 +1,363 @@
+"""What captured code leaves behind: attributes, globals and items that outlive the call that sets them.
+
+A replay runs no Python. What was stored while the graph was recorded stays as it was then: a tensor of the graph's own
+memory pool, or a number of that moment.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from cgsafe.events import AttributeSet, FrozenBranch, FrozenCall, HostOperand, HostRing
+from cgsafe.values import (
+    HIGH,
+    MEDIUM,
+    Bound,
+    Const,
+    Dict,
+    ExtMethod,
+    Func,
+    Instance,
+    Seq,
+    Tensor,
+    Value,
+    kind_of,
+    on_device,
+    parts_of,
+)
+from cgsafe.walk.arguments import Arguments
+
+if TYPE_CHECKING:
+    from cgsafe.walk.frame import Frame
+
+_NUMBERS = ("int", "float", "number")
+
+
+class Stores:
+    """Mixin of Frame."""
+
+    def note_attribute(
+        self: Frame, node: Any, base: Value, name: str, value: Value, origin: ast.expr | None, how: str = "attribute"
+    ) -> None:
+        """`base.name = value` in captured code."""
+        if not self._leaves_behind():
+            return
+        for part in parts_of(base):
+            if isinstance(part, Instance) and not part.state.transient:
+                self._note_store(node, f"{_spelled(node, name)}", name, value, origin, how, part.state)
+            elif isinstance(part, Tensor) and name == "data" and part.device == "cuda":
+                self._note_store(node, _spelled(node, name), name, value, origin, "data", None)
+
+    def note_counter(self: Frame, node: ast.AugAssign, value: Value) -> None:
+        """`self.steps += 1` in captured code: a number on the host that a replay does not change."""
+        target = node.target
+        if not self._leaves_behind() or self.tests or kind_of(value) not in _NUMBERS:
+            return
+        if not isinstance(node.op, (ast.Add, ast.Sub)):
+            return
+        if isinstance(target, ast.Attribute):
+            for part in parts_of(self.eval(target.value)):
+                if isinstance(part, Instance) and not part.state.transient:
+                    self._emit_store(node, ast.unparse(target), "counter", HIGH, owner=part.state)
+        elif isinstance(target, ast.Name) and self._is_global(target.id):
+            self._emit_store(node, target.id, "counter", HIGH)
+
+    def note_global(self: Frame, node: ast.expr, name: str, value: Value, origin: ast.expr | None) -> None:
+        """A name that the function declares `global` is set."""
+        if self._leaves_behind():
+            self._note_store(node, name, name, value, origin, "global", None)
+
+    def note_item(self: Frame, target: ast.Subscript, base: Value, value: Value) -> None:
+        """`table[key] = tensor`, where the table belongs to an object or to the module."""
+        if not self._leaves_behind():
+            return
+        holder = target.value
+        if not any(isinstance(p, (Dict, Seq)) for p in parts_of(base)):
+            return
+        if isinstance(holder, ast.Attribute):
+            owners = [p for p in parts_of(self.eval(holder.value)) if isinstance(p, Instance)]
+            if any(not p.state.transient for p in owners):
+                self._note_store(target, ast.unparse(holder), holder.attr, value, None, "item", owners[0].state)
+        elif isinstance(holder, ast.Name) and self._is_module_level(holder.id):
+            self._note_store(target, holder.id, holder.id, value, None, "item", None)
+
+    def _leaves_behind(self: Frame) -> bool:
+        """True in code that a capture calls. The block of the capture itself keeps its outputs on purpose."""
+        return self.region.captured and not self.walker.shallow and self.sink is self.node
+
+    def note_frozen_call(self: Frame, name: str, args: Arguments, node: Any) -> None:
+        """A call that is made once, when the graph is recorded."""
+        how = self.tables.frozen_call(name)
+        if how == "text":
+            given = node.args[0] if getattr(node, "args", None) else None
+            if not isinstance(given, (ast.JoinedStr, ast.BinOp, ast.Call)):
+                return  # the text lives as long as whoever holds it
+        elif not how and name.startswith("torch."):
+            pinned = args.keywords.get("pin_memory")
+            if not (isinstance(pinned, Const) and pinned.value is True):
+                return
+            how = "pinned"
+        if how:
+            self.emit(FrozenCall, node, HIGH, how=how, called=name)
+
+    def note_frozen_method(self: Frame, receiver: Tensor, name: str, node: Any) -> None:
+        """A method of a tensor that is called once, when the graph is recorded."""
+        how = self.tables.frozen_methods[name]
+        if how == "address" and not self._keeps_address_alone(node):
+            return
+        if how == "pinned" and receiver.device == "cuda":
+            return
+        self.emit(FrozenCall, node, HIGH, how=how, called=name)
+
+    def _keeps_address_alone(self: Frame, node: Any) -> bool:
+        """True where a function keeps the address of a tensor that it made, and not the tensor."""
+        if not isinstance(node, ast.Call) or self.shape is None or not isinstance(node.func, ast.Attribute):
+            return False
+        holder = node.func.value
+        if not isinstance(holder, ast.Name) or holder.id in self.shape.named or holder.id not in self.shape.locals:
+            return False
+        address = kept = False
+        for statement in self.shape.body:
+            for inner in ast.walk(statement):
+                stored = _stored(inner)
+                if stored is None:
+                    continue
+                if any(child is node for child in ast.walk(stored)):
+                    address = True
+                elif any(_names(stored, holder.id)):
+                    kept = True
+        return address and not kept
+
+    def note_ring(self: Frame, node: Any, source: Value | None) -> None:
+        """`device.copy_(pinned)` and later `pinned.copy_(device)` in one graph."""
+        from cgsafe.walk.frame import dotted_path
+
+        if not self.region.captured or not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            return
+        if source is not None:
+            path = dotted_path(node.args[0]) if node.args else None
+            if path is not None and any(isinstance(p, Tensor) and p.device == "pinned" for p in parts_of(source)):
+                self.host_sources.add(path)
+            return
+        path = dotted_path(node.func.value)
+        if path is not None and path in self.host_sources:
+            self.emit(HostRing, node, HIGH, name=path)
+
+    def note_operands(self: Frame, left: Value, right: Value, node: Any) -> None:
+        """`device_tensor * number_on_the_cpu`, where an object holds the number."""
+        if not (isinstance(left, Tensor) and isinstance(right, Tensor) and self.region.captured):
+            return
+        on_host = left if right.device == "cuda" else right
+        if {left.device, right.device} not in ({"cpu", "cuda"}, {"", "cuda"}) or on_host.rank != 0:
+            return
+        sides = (node.left, node.right) if isinstance(node, ast.BinOp) else (node.left, *node.comparators)
+        chain: Any = sides[0] if on_host is left else sides[-1]
+        while isinstance(chain, ast.Subscript) or (
+            isinstance(chain, ast.Call) and isinstance(chain.func, ast.Attribute)
+        ):
+            chain = chain.value if isinstance(chain, ast.Subscript) else chain.func.value  # type: ignore[attr-defined]
+        if not isinstance(chain, ast.Attribute):
+            return
+        for owner in parts_of(self.eval(chain.value)):
+            if not isinstance(owner, Instance) or owner.state.transient:
+                continue
+            made = self.walker.classes.made_at(owner.definition, chain.attr)
+            confidence = on_host.confidence
+            if not on_host.device:
+                # Made without `device=`, by an object that is not moved with the modules.
+                if made is None or self.walker.classes.is_module(owner.definition) or self._says_device(made):
+                    continue
+                confidence = min(confidence, MEDIUM)
+            self.emit(HostOperand, node, confidence, name=ast.unparse(chain), made=made)
+            return
+
+    def _says_device(self: Frame, place: Any) -> bool:
+        file = self.walker.project.files[place.path]
+        lines = self.walker.text(file).lines[place.line - 1 : place.end_line]
+        return any("device" in line or ".cuda(" in line or ".to(" in line for line in lines)
+
+    def note_branch(self: Frame, node: ast.If) -> None:
+        """A branch that is not certain: does it hang on Python state that other code changes?"""
+        if all(isinstance(s, (ast.Raise, ast.Assert)) for s in node.body):
+            return
+        for part in ast.walk(node.test):
+            if not isinstance(part, ast.Attribute) or not isinstance(part.ctx, ast.Load):
+                continue
+            changed = self._changed_by(part, node)
+            if changed:
+                self.emit(FrozenBranch, node.test, MEDIUM, changed=changed)
+                return
+
+    def _changed_by(self: Frame, part: ast.Attribute, node: ast.If) -> str:
+        """Who changes an attribute between replays, in words; "" where nobody is seen to."""
+        owners = [p for p in parts_of(self.eval(part.value)) if isinstance(p, Instance)]
+        if (
+            not owners
+            or any(p.state.transient for p in owners)
+            or self.walker.classes.is_settings(owners[0].definition)
+        ):
+            return ""
+        value = self.attribute(owners[0], part.attr, None)
+        if any(isinstance(p, (Tensor, Func, Bound, ExtMethod)) for p in parts_of(value)):
+            return ""
+        if any(_sets(inner, part.attr) for statement in node.body for inner in ast.walk(statement)):
+            return ""  # made at the first call: another matter
+        source = self._from_rebound_global(part.value)
+        if source:
+            return f"`{source}` is set anew outside of it"
+        called = {
+            n.func.attr for s in node.body for n in ast.walk(s) if isinstance(n, ast.Call) and hasattr(n.func, "attr")
+        }
+        if not self.walker.classes.is_module(owners[0].definition):
+            return ""
+        for method in self.walker.classes.changers(owners[0].definition, part.attr):
+            if method.name in called or self.tables.sets_up(method.name):
+                continue  # made at the first call, or before anything is captured
+            if method.qualname != self._qualname():
+                return f"`{method.qualname}` changes `{ast.unparse(part)}`"
+        return ""
+
+    def _qualname(self: Frame) -> str:
+        return self.node.definition.qualname if self.node.definition is not None else ""
+
+    def _from_rebound_global(self: Frame, node: ast.expr) -> str:
+        """The module-level variable that an object comes from, where functions bind it anew."""
+        if isinstance(node, ast.Name):
+            if self._is_module_level(node.id):
+                return node.id if self._rebinds(self.file, node.id) else ""
+            node = self.origins.get(node.id, node)
+        if isinstance(node, ast.Call) and not node.args and not node.keywords:
+            called = self.eval(node.func)
+            if isinstance(called, Func) and called.definition.cls is None:
+                return self._returned_global(called.definition)
+        return ""
+
+    def _rebinds(self: Frame, file: Any, name: str) -> bool:
+        """True where a function of the file, other than one that sets things up, declares the name `global`."""
+        pattern = re.compile(rf"^\s*global\b.*\b{re.escape(name)}\b")
+        lines = [n for n, text in enumerate(self.walker.text(file).lines, 1) if pattern.match(text)]
+        for qualified, (first, _, last, _, _) in file.index["functions"].items():
+            if any(first <= line <= last for line in lines) and not self.tables.sets_up(qualified.rpartition(".")[2]):
+                return True
+        return False
+
+    def _returned_global(self: Frame, definition: Any) -> str:
+        """The rebound module-level variable that a function returns; "" where it returns something else."""
+        try:
+            body = definition.shape(self.walker.text(definition.file)).body
+        except (SyntaxError, ValueError, RecursionError):
+            return ""
+        last = body[-1] if body else None
+        if isinstance(last, ast.Return) and isinstance(last.value, ast.Name):
+            name = last.value.id
+            if name in definition.file.index["names"] and self._rebinds(definition.file, name):
+                return str(name)
+        return ""
+
+    def _note_store(
+        self: Frame, node: Any, spelled: str, name: str, value: Value, origin: ast.expr | None, how: str, owner: Any
+    ) -> None:
+        waits, confidence = on_device(value)
+        if not waits or self.augmenting or _in_place(origin):
+            return
+        if how == "attribute" and self._put_back(node, name):
+            return
+        self._emit_store(
+            node,
+            spelled,
+            how,
+            confidence,
+            guard=self._guard(spelled, name),
+            fresh=self._allocates(origin),
+            owner=owner,
+            read_elsewhere=how not in ("attribute", "setattr") or self._read_elsewhere(node, name),
+        )
+
+    def _emit_store(self: Frame, node: Any, spelled: str, how: str, confidence: int, **details: Any) -> None:
+        self.emit(AttributeSet, node, confidence, source=spelled, name=spelled, how=how, **details)
+
+    def _guard(self: Frame, spelled: str, name: str) -> str:
+        """The condition above that looks at what is set: it happens at the first call, or when something has grown."""
+        for test in reversed(self.tests):
+            text = ast.unparse(test)
+            if spelled in text or re.search(rf"\b{re.escape(name)}\b", text):
+                return text
+        return ""
+
+    def _allocates(self: Frame, origin: ast.expr | None) -> bool:
+        """True where an expression makes a tensor of its own accord."""
+        if isinstance(origin, ast.Name):
+            origin = self.origins.get(origin.id)
+        if not isinstance(origin, ast.Call):
+            return False
+        function = origin.func
+        last = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+        return last in self.tables.allocators
+
+    def _is_global(self: Frame, name: str) -> bool:
+        return self.shape is not None and name in self.shape.globals
+
+    def _is_module_level(self: Frame, name: str) -> bool:
+        return name in self.file.index["names"] and self.shape is not None and name not in self.shape.locals
+
+    def _span(self: Frame) -> tuple[int, int]:
+        definition = self.node.definition
+        return (definition.first, definition.last) if definition is not None else (0, 0)
+
+    def _put_back(self: Frame, node: Any, name: str) -> bool:
+        """True where the same function later clears what it sets: a way to hand something down."""
+        _, last = self._span()
+        line = node.lineno + self.offset
+        pattern = re.compile(rf"\.{re.escape(name)}\s*=\s*None\b|\bdel\b.*\.{re.escape(name)}\b")
+        return any(pattern.search(text) for text in self.walker.text(self.file).lines[line:last])
+
+    def _read_elsewhere(self: Frame, node: Any, name: str) -> bool:
+        """True where code other than what follows in this function reads an attribute of this name."""
+        _, last = self._span()
+        line = node.lineno + self.offset
+        pattern = re.compile(rf"\.{re.escape(name)}\b(?!\s*(?::[^=\n]+)?=(?!=))")
+        lines = self.walker.text(self.file).lines
+        if any(pattern.search(text) for text in (*lines[: line - 1], *lines[last:])):
+            return True
+        return self.region.explicit and self.walker.reads_attribute(name, self.file.path)
+
+
+def _spelled(node: Any, name: str) -> str:
+    if isinstance(node, ast.Attribute):
+        return ast.unparse(node)
+    if isinstance(node, ast.Call) and node.args:
+        holder = node.func.value if isinstance(node.func, ast.Attribute) else node.args[0]
+        return f"{ast.unparse(holder)}.{name}"
+    return name
+
+
+def _sets(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Store)
+
+
+def _stored(node: ast.AST) -> ast.expr | None:
+    """What a statement or call hands to something that outlives the function."""
+    if isinstance(node, ast.Return):
+        return node.value
+    if isinstance(node, ast.Assign) and any(isinstance(t, (ast.Attribute, ast.Subscript)) for t in node.targets):
+        return node.value
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and len(node.args) == 1:
+        if node.func.attr in ("append", "add", "appendleft") and isinstance(node.func.value, ast.Attribute):
+            return node.args[0]
+    return None
+
+
+def _names(node: ast.AST, name: str) -> Iterator[ast.Name]:
+    """The places where an expression mentions a variable."""
+    return (child for child in ast.walk(node) if isinstance(child, ast.Name) and child.id == name)
+
+
+def _in_place(origin: ast.expr | None) -> bool:
+    """`x.add_(1)` gives x itself."""
+    if not isinstance(origin, ast.Call) or not isinstance(origin.func, ast.Attribute):
+        return False
+    name = origin.func.attr
+    return name.endswith("_") and not name.endswith("__")
