@@ -136,6 +136,15 @@ class FrozenBranch(Event):
 
 
 @dataclass(frozen=True)
+class UnbrokenRead(Event):
+    """A captured function reads state of the step that other functions of its module read outside of the graph."""
+
+    state: str = ""  # the variable or getter that they share
+    sibling: str = ""  # a function that reads it and is an eager break
+    decorator: str = ""  # what makes it one
+
+
+@dataclass(frozen=True)
 class HostOperand(Event):
     """A single number in a tensor on the CPU takes part in work on the device: it becomes an argument of the kernel."""
 

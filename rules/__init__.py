@@ -21,6 +21,7 @@ def rules() -> list[type[Rule]]:
     from .cg401_capture_without_stream import CaptureWithoutStream
     from .cg402_unjoined_stream import UnjoinedStream
     from .cg409_work_escapes import WorkEscapes
+    from .cg410_missing_eager_break import MissingEagerBreak
     from .cg501_buffer_rebind import BufferRebind
     from .cg502_frozen_python_state import FrozenPythonState
     from .cg503_host_randomness import HostRandomness
@@ -45,6 +46,7 @@ def rules() -> list[type[Rule]]:
         CaptureWithoutStream,
         UnjoinedStream,
         WorkEscapes,
+        MissingEagerBreak,
         BufferRebind,
         FrozenPythonState,
         HostRandomness,

@@ -106,6 +106,7 @@ class Facts:
         frameworks = load("frameworks")
         self._bases: list[str] = frameworks["modules"]["bases"]
         self.compiled_classes = frozenset(frameworks["decorators"]["compiled_classes"])
+        self._break_names = tuple(frameworks["decorators"]["eager_break_names"])
         self.eager_breaks = frozenset(frameworks["decorators"]["eager_breaks"])
         self.host_objects = frozenset(frameworks["host_objects"]["classes"])
         self.transparent = frozenset(frameworks["decorators"]["transparent"])
@@ -269,6 +270,11 @@ class Facts:
     def frozen_call(self, name: str) -> str:
         """What a call outside the checked code leaves as it was when a graph was recorded; "" for most."""
         return self.frozen_calls.get(name) or self._frozen_starts.get(name.rpartition(".")[0], "")
+
+    def breaks_graph(self, decorator: str) -> bool:
+        """True for a decorator, by its name, that makes a function run between graphs."""
+        last = decorator.rpartition(".")[2]
+        return last in self.eager_breaks or _matches(last, self._break_names)
 
     def sets_up(self, name: str) -> bool:
         """True for methods that run once, before anything is captured, by their name."""

@@ -84,6 +84,8 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
             env[name] = value
             if name in shape.cells:
                 self.node.cells[name] = value
+        if self.region.captured:
+            self.note_unbroken()
         falls = self.block(shape.body)
         if shape.is_generator:
             return Seq("list", None, join_all(self.yielded))

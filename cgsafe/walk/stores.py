@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from cgsafe.events import AttributeSet, FrozenBranch, FrozenCall, HostOperand, HostRing
+from cgsafe.events import AttributeSet, FrozenBranch, FrozenCall, HostOperand, HostRing, UnbrokenRead
 from cgsafe.values import (
     HIGH,
     MEDIUM,
@@ -145,6 +145,23 @@ class Stores:
         path = dotted_path(node.func.value)
         if path is not None and path in self.host_sources:
             self.emit(HostRing, node, HIGH, name=path)
+
+    def note_unbroken(self: Frame) -> None:
+        """A module-level function without the eager break that others around it have, reading what these read."""
+        definition = self.node.definition
+        if definition is None or definition.cls is not None or definition.outer is not None:
+            return
+        breaks = self.walker.eager_breaks(definition.file)
+        if not breaks or definition.name in breaks:
+            return
+        own = self.walker.step_state(definition)
+        for name, (decorator, state) in sorted(breaks.items()):
+            shared = sorted(own & state)
+            if shared:
+                head = ast.copy_location(ast.Name(definition.name, ast.Load()), definition.node)
+                head.end_lineno, head.end_col_offset = head.lineno, head.col_offset + len(f"def {definition.name}")
+                self.emit(UnbrokenRead, head, MEDIUM, state=shared[0], sibling=name, decorator=decorator)
+                return
 
     def note_operands(self: Frame, left: Value, right: Value, node: Any) -> None:
         """`device_tensor * number_on_the_cpu`, where an object holds the number."""

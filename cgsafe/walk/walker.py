@@ -6,6 +6,7 @@ lines and the calls to other nodes. Paths from roots to hazards are read off thi
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import re
 from typing import Any
@@ -147,6 +148,7 @@ class Walker:
         self.applying: Any = None  # the decorator that is being applied
         self.module_nodes: dict[str, Node] = {}  # path -> the node of a module body that was walked
         self._ops: dict[str, Value] | None = None
+        self._breaks: dict[str, dict[str, tuple[str, frozenset[str]]]] = {}
         self._attribute_reads: dict[tuple[str, str], bool] = {}
 
     # -- texts and names -------------------------------------------------------------------------------------------
@@ -170,6 +172,38 @@ class Walker:
                     break
             self._attribute_reads[(name, but)] = found
         return found
+
+    def eager_breaks(self, file: File) -> dict[str, tuple[str, frozenset[str]]]:
+        """The functions of a file that run between graphs: name -> (decorator, state of the step that they read)."""
+        found = self._breaks.get(file.path)
+        if found is None:
+            found = self._breaks[file.path] = {}
+            for qualified, (_, _, _, cls, decorators) in file.index["functions"].items():
+                marks = [d for d in decorators if self.tables.breaks_graph(d)]
+                if marks and not cls:
+                    definition = self.definitions.function(file, qualified)
+                    found[qualified] = (marks[0], self.step_state(definition))
+        return found
+
+    def step_state(self, definition: FunctionDef) -> frozenset[str]:
+        """The module-level variables, and getters without arguments, that a function asks for the state of a step."""
+        file = definition.file
+        try:
+            body = definition.shape(self.text(file)).body
+        except (SyntaxError, ValueError, RecursionError):
+            return frozenset()
+        names = set()
+        for statement in body:
+            for node in ast.walk(statement):
+                if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
+                    if node.value.id in file.index["names"]:
+                        names.add(node.value.id)
+                elif (
+                    isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not (node.args or node.keywords)
+                ):
+                    if node.func.id.startswith("get_"):
+                        names.add(node.func.id)
+        return frozenset(names)
 
     def module_name(self, file: File, name: str) -> Value | None:
         """The value of a name at module level; None where the module does not define it."""
