@@ -216,7 +216,7 @@ def to_plain(reaches: Reaches) -> list[Any]:
             fix = None
             if reach.fix is not None:
                 edits = tuple(tuple(vars(e).values()) for e in reach.fix.edits)
-                fix = (reach.fix.description, reach.fix.safety, edits)
+                fix = (reach.fix.description, reach.fix.safety, edits, reach.fix.transform)
             rows.append(
                 (
                     *spot,
@@ -268,7 +268,7 @@ def from_plain(data: list[Any]) -> Reaches:
             confidence,
             message,
             Severity(severity),
-            Fix(fix[0], fix[1], tuple(Edit(*e) for e in fix[2])) if fix is not None else None,
+            Fix(fix[0], fix[1], tuple(Edit(*e) for e in fix[2]), fix[3]) if fix is not None else None,
             end,
             name,
             function,
