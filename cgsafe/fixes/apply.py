@@ -21,6 +21,7 @@ from cgsafe.settings import Settings
 from cgsafe.source import STDIN, Source, decode, read
 
 MAX_PASSES = 50  # each makes at least one change for good; more than this would be a transformer that undoes itself
+LARGE = 200  # files; the graph of a smaller project takes little memory
 
 Check = Callable[[Settings], Report]
 
@@ -79,6 +80,7 @@ class Fixer:
         self.files: dict[str, _File] = {}
         self.refused: set[tuple[str, str, str]] = set()  # findings whose change was undone
         self.untouchable: dict[str, str] = {}  # paths that cannot be written, and why
+        self.known = 0  # files of the last check
         self.notes: list[str] = []
         self.problems: list[Problem] = []
 
@@ -103,9 +105,12 @@ class Fixer:
     def _check(self) -> Report:
         contents = {file.key: file.source.raw for file in self.files.values() if file.key != STDIN}
         stdin = self.files[STDIN].source.raw if STDIN in self.files else self.settings.stdin
-        gc.unfreeze()  # the graph of the check before
-        gc.collect()
-        return self.check(replace(self.settings, edits=True, contents=contents, stdin=stdin))
+        if self.known > LARGE:  # make room: the graph of the check before is frozen, and in cycles
+            gc.unfreeze()
+            gc.collect()
+        report = self.check(replace(self.settings, edits=True, contents=contents, stdin=stdin))
+        self.known = report.files_known
+        return report
 
     # -- one pass --------------------------------------------------------------------------------------------------
 

@@ -237,12 +237,11 @@ def make_on_device(at: Target) -> Rewrite | None:
     if method == "copy_":
         if len(call.args) != 1 or not repeatable(receiver):
             return None
-        made, place, result = call.args[0], _base(receiver), call
-        device = f"{at.text(place)}.device"
+        made, device = call.args[0], f"{at.text(_base(receiver))}.device"
     elif method == "cuda" and given is None:
-        made, result, device = receiver, receiver, '"cuda"'
+        made, device = receiver, '"cuda"'
     elif method in ("to", "cuda") and given is not None and len(call.args) <= 1 and _names_device(given):
-        made, result, device = receiver, receiver, at.text(given)
+        made, device = receiver, at.text(given)
     else:
         return None
     factory = _factory(at, made)
@@ -253,7 +252,7 @@ def make_on_device(at: Target) -> Rewrite | None:
     if not isinstance(tree, cst.Call):
         return None
     change = at.rendered(node, appended(tree, argument(expression(device), "device")))
-    if result is call:
+    if method == "copy_":
         return Rewrite([change], safe)
     # What follows the receiver, `.to(device)`, goes.
     start, end = at.file.span(receiver)[1], at.file.span(call)[1]
@@ -299,13 +298,17 @@ def _factory(at: Target, node: ast.expr) -> tuple[ast.Call, bool] | None:
 
 @transformer("unwrap-call")
 def unwrap_call(at: Target, function: str) -> Rewrite | None:
-    """`function(f, ...)` becomes `f`."""
+    """`function(f, ...)` becomes `f`, where `f` is a function of this file or a method: what it is, is there to see."""
     call = at.node
     if not isinstance(call, ast.Call) or at.file.qualified(call.func) != function or not call.args:
         return None
     inner = call.args[0]
-    if isinstance(inner, ast.Starred) or "#" in at.text(call):
+    owner = inner.value if isinstance(inner, ast.Attribute) else None
+    is_method = isinstance(owner, ast.Name) and owner.id == "self"
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    is_function = isinstance(inner, ast.Name) and any(
+        isinstance(s, functions) and s.name == inner.id for s in at.file.tree.body
+    )
+    if not (is_method or is_function) or isinstance(at.statement(), ast.Return) or "#" in at.text(call):
         return None
-    text = at.text(inner)
-    simple = isinstance(inner, (ast.Name, ast.Attribute, ast.Call, ast.Subscript)) and "\n" not in text
-    return Rewrite([at.replace(call, text if simple else f"({text})")])
+    return Rewrite([at.replace(call, at.text(inner))])

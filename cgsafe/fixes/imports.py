@@ -143,19 +143,18 @@ def _extended(file: SourceFile, node: ast.ImportFrom, name: str) -> Change | Non
     import libcst as cst
 
     from cgsafe.fixes.patch import trimmed
+    from cgsafe.fixes.target import code_of
 
     start, end = file.span(node)
     text = file.text[start:end]
-    config = cst.PartialParserConfig(default_newline=file.newline)
     try:
-        line = cst.parse_statement(text, config)
+        line = cst.parse_statement(text)
     except cst.ParserSyntaxError:
         return None
-    module = cst.Module([], default_newline=file.newline)
     if not isinstance(line, cst.SimpleStatementLine) or not isinstance(line.body[0], cst.ImportFrom):
         return None
     statement = line.body[0]
-    if isinstance(statement.names, cst.ImportStar) or module.code_for_node(statement) != text:
+    if isinstance(statement.names, cst.ImportStar) or code_of(statement, text) != text:
         return None
     names = list(statement.names)
     last, comma = names[-1], cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
@@ -186,4 +185,4 @@ def _extended(file: SourceFile, node: ast.ImportFrom, name: str) -> Change | Non
         simple = one_line and isinstance(between, cst.Comma)
         names[-1] = last.with_changes(comma=between if simple else comma)
         names.append(cst.ImportAlias(cst.Name(name)))
-    return trimmed(file.text, start, end, module.code_for_node(statement.with_changes(names=names)))
+    return trimmed(file.text, start, end, code_of(statement.with_changes(names=names), text))

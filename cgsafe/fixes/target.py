@@ -119,19 +119,25 @@ class Target:
 
         text = f"({self.text(node)})"  # line breaks are only allowed inside parentheses
         try:
-            tree = cst.parse_expression(text, cst.PartialParserConfig(default_newline=self.file.newline))
+            tree = cst.parse_expression(text)
         except (cst.ParserSyntaxError, RecursionError):
             return None
-        if self._code(tree) != text:
+        if code_of(tree, text) != text:
             return None
         # The outermost parentheses are ours.
         return tree.with_changes(lpar=tree.lpar[1:], rpar=tree.rpar[:-1])
 
     def rendered(self, node: ast.expr, tree: cst.CSTNode) -> Change | None:
         """The change that puts a libcst tree in place of a node."""
-        return self.replace(node, self._code(tree))
+        return self.replace(node, code_of(tree, self.text(node)))
 
-    def _code(self, tree: cst.CSTNode) -> str:
-        import libcst as cst
 
-        return cst.Module([], default_newline=self.file.newline).code_for_node(tree)
+def code_of(tree: cst.CSTNode, text: str) -> str:
+    """The code of a libcst tree that was made of a text.
+
+    A tree does not hold those line ends that are like the first one in its text.
+    """
+    import libcst as cst
+
+    end = LINE_END.search(text)
+    return cst.Module([], default_newline=end[0] if end else "\n").code_for_node(tree)
