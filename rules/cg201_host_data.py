@@ -58,7 +58,7 @@ class PageableCopy(Rule):
         if event.how == "pinned":
             message = f"`{event.source}` copies from pinned memory to the GPU and waits for it"
             advice = "Pass `non_blocking=True`, and keep the pinned tensor alive as long as the graph"
-            return Hit(message, Fix(advice, "unsafe", transform=("add-keyword", "non_blocking", "True", "1")))
+            return Hit(message, Fix(advice, "unsafe", transform=("copy-without-waiting",)))
         return None
 
 

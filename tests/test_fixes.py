@@ -87,6 +87,10 @@ BY_HAND = {
     "moved to where a tensor is": "t = torch.zeros(n).to(x)",
     "two stores at once": "z = torch.zeros(4, device='cuda')\nz[0] = z[1] = 1.0",
     "a comment in what goes": "t = (\n    torch.zeros(n)  # made\n    .to(x.device)\n)",
+    "in an f-string": "t = f'{torch.tensor(2.0, device=x.device).dtype}'",
+    "a copy that cannot be told not to wait": (
+        "p = torch.zeros(4, pin_memory=True)\nt = torch.as_tensor(p, device=x.device)"
+    ),
     "no edit is known": "t = x.nonzero()",
 }
 
@@ -97,6 +101,50 @@ def test_what_is_left_to_people(fixing, before):
     assert outcome.files == []
     assert outcome.report.findings
     assert all(f.fix is not None and (f.fix.safety, f.fix.edits) == ("manual", ()) for f in outcome.report.findings)
+
+
+HELPER = """
+
+def helper(value{annotation}):
+    {statement}
+
+
+class Model(nn.Module):
+    def forward(self, x: torch.Tensor):
+{calls}
+        return x
+"""
+
+
+def with_helper(annotation: str, statement: str, *calls: str) -> str:
+    lines = "\n".join(f"        {call}" for call in calls)
+    imports = "import torch\nfrom torch import nn\n"
+    return imports + HELPER.format(annotation=annotation, statement=statement, calls=lines)
+
+
+def test_a_parameter_that_may_also_be_a_list(fixing):
+    calls = ("helper(torch.zeros(4, device='cuda'))", "helper([1.0])")
+    store, fill = "value[0] = 1.0", "value[0].fill_(1.0)"
+    plain, annotated = (with_helper(a, store, *calls) for a in ("", ": torch.Tensor"))
+    assert fixed_text(fixing, plain, unsafe=False) == plain
+    assert fixed_text(fixing, annotated, unsafe=False) == annotated.replace(store, fill)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_no_edit_where_callers_pass_different_things(fixing, order):
+    make = "return torch.tensor(value, device='cuda')"
+    calls = ("helper(2)", "helper([1, 2])")[::order]
+    assert fixing({"model.py": with_helper("", make, *calls)}).files == []
+    assert fixing({"model.py": with_helper("", make, *calls)}).report.findings
+    after = with_helper("", "return torch.full((), value, device='cuda')", "helper(2)", "helper(3)")
+    assert fixed_text(fixing, with_helper("", make, "helper(2)", "helper(3)")) == after
+
+
+def test_a_number_is_only_sure_where_an_annotation_says_so(fixing):
+    make, full = (f"return torch.{call}value, device='cuda')" for call in ("tensor(", "full((), "))
+    calls = ("helper(2)", "helper(3)")
+    assert fixed_text(fixing, with_helper("", make, *calls), unsafe=False) == with_helper("", make, *calls)
+    assert fixed_text(fixing, with_helper(": int", make, *calls), unsafe=False) == with_helper(": int", full, *calls)
 
 
 def test_augmented_assignment_is_no_store(fixing):

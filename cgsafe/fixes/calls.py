@@ -42,6 +42,15 @@ def add_keyword(at: Target, name: str, value: str, most: str = "", function: str
     return Rewrite([at.rendered(call, appended(tree, argument(expression(value), name)))])
 
 
+@transformer("copy-without-waiting")
+def copy_without_waiting(at: Target) -> Rewrite | None:
+    """`x.to(device)`, `x.cuda()` and `y.copy_(x)` get `non_blocking=True`."""
+    call = at.node
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return None
+    return add_keyword(at, "non_blocking", "True", "1") if call.func.attr in ("to", "cuda", "copy_") else None
+
+
 @transformer("call-function")
 def call_function(at: Target, old: str, new: str, item: str = "", parameters: str = "") -> Rewrite | None:
     """`old(...)` becomes `new(...)` and, with `item`, that part of its result: "[0]", "[:2]".
@@ -107,7 +116,8 @@ def data_to_full(at: Target, kind: str = "") -> Rewrite | None:
     ):
         return None
     has_dtype = keyword_of(call, "dtype") is not None
-    size, value, safe = "()", data, has_dtype or kind in ("int", "bool") or _host_number(at, data)
+    known = kind and not at.is_open_parameter(data) and (has_dtype or kind in ("int", "bool"))
+    size, value, safe = "()", data, bool(known) or _host_number(at, data)
     if isinstance(data, (ast.List, ast.Tuple)) and data.elts:
         first = data.elts[0]
         if not _number(first) or any(ast.dump(e) != ast.dump(first) for e in data.elts):
@@ -119,8 +129,8 @@ def data_to_full(at: Target, kind: str = "") -> Rewrite | None:
         counts = [s for s in sides if not isinstance(s, ast.List)]
         if lists and counts:
             count = counts[0]
-            known = isinstance(count, ast.Constant) and isinstance(count.value, int) and count.value > 0
-            size, value, safe = f"({at.text(count)},)", lists[0].elts[0], known
+            safe = isinstance(count, ast.Constant) and isinstance(count.value, int) and count.value > 0
+            size, value = f"({at.text(count)},)", lists[0].elts[0]
         elif not kind:
             return None
     elif not kind and not _host_number(at, data):

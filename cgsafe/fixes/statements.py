@@ -19,7 +19,7 @@ _HARMLESS = ("float", "int", "bool", "len", "abs", "min", "max", "round")
 def store_to_fill(at: Target, rows: str = "") -> Rewrite | None:
     """`x[3] = value` becomes `x[3].fill_(value)`; with `rows`, `x[index] = value` becomes `x.index_fill_(0, index, value)`."""
     target, statement = at.node, at.statement()
-    if not isinstance(target, ast.Subscript) or not isinstance(statement, ast.Assign) or statement.type_comment:
+    if not isinstance(target, ast.Subscript) or not isinstance(statement, ast.Assign):
         return None
     if len(statement.targets) != 1 or statement.targets[0] is not target:
         return None
@@ -34,12 +34,13 @@ def store_to_fill(at: Target, rows: str = "") -> Rewrite | None:
         or (isinstance(n, ast.Call) and not (isinstance(n.func, ast.Name) and n.func.id in _HARMLESS))
         for n in ast.walk(statement.value)
     )  # the value was made before the target was looked up, and now it is after that
+    safe = not moves and not at.is_open_parameter(target.value)
     between = text[end : sign.end()].replace("=", "", 1).rstrip(" \t")
     closing: Change = (finish, finish, ")")
     if isinstance(statement.value, (ast.Yield, ast.YieldFrom, ast.NamedExpr, ast.Tuple)):
         return None
     if not rows:
-        return Rewrite([(end, sign.end(), f".fill_({between.lstrip()}"), closing], not moves)
+        return Rewrite([(end, sign.end(), f".fill_({between.lstrip()}"), closing], safe)
     base_end, index_end = at.file.span(target.value)[1], at.file.span(target.slice)[1]
     if isinstance(target.slice, (ast.Tuple, ast.Slice)) or not re.fullmatch(
         r"\s*\[\s*", text[base_end : _start(at, target)]

@@ -93,6 +93,11 @@ class Target:
     @classmethod
     def at(cls, file: SourceFile, start: int, end: int) -> Target | None:
         node = file.expressions.get((start, end))
+        above: ast.AST | None = node
+        while above is not None:
+            if isinstance(above, ast.JoinedStr):  # where things are in an f-string, Python only knows since 3.12
+                return None
+            above = file.parents.get(above)
         return cls(file, node) if node is not None else None
 
     def parent(self, node: ast.AST) -> ast.AST | None:
@@ -104,6 +109,19 @@ class Target:
         while node is not None and not isinstance(node, ast.stmt):
             node = self.parent(node)
         return node
+
+    def is_open_parameter(self, node: ast.expr) -> bool:
+        """Whether it is a parameter without an annotation: callers that no capture reaches may pass anything."""
+        if not isinstance(node, ast.Name):
+            return False
+        above: ast.AST | None = node
+        while above is not None:
+            above = self.parent(above)
+            if isinstance(above, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+                for argument in ast.walk(above.args):
+                    if isinstance(argument, ast.arg) and argument.arg == node.id:
+                        return argument.annotation is None
+        return False
 
     def text(self, node: ast.expr | ast.stmt) -> str:
         start, end = self.file.span(node)
