@@ -10,6 +10,9 @@ import pytest
 
 from cgsafe import engine
 from cgsafe.fixes.apply import Fixed, fix
+from cgsafe.fixes.calls import add_keyword
+from cgsafe.fixes.patch import applied
+from cgsafe.fixes.target import SourceFile, Target
 from cgsafe.rule import load_rules
 from cgsafe.settings import Settings
 from conftest import write_files
@@ -333,3 +336,30 @@ def test_a_compiled_form_gives_way_to_the_function(fixing):
     text = text.replace("norm(x.cuda())", "fast(x.cuda())")
     after = text.replace("torch.compile({}, dynamic=True)", "{}")
     assert fixed_text(fixing, text.format("norm")) == after.format("norm")
+
+
+@pytest.mark.parametrize(
+    ("call", "after"),
+    [
+        ("f()", "f(k=1)"),
+        ("f( )", "f( k=1)"),
+        ("f(a)", "f(a, k=1)"),
+        ("f(a , )", "f(a, k=1 , )"),
+        ("f(a,\n  b)", "f(a,\n  b, k=1)"),
+        ("f(\n  a, b\n)", "f(\n  a, b,\n  k=1\n)"),
+        ("f(\n  a,\n\n  # last\n  b,  # b\n  # none\n)", "f(\n  a,\n\n  # last\n  b,  # b\n  # none\n  k=1,\n)"),
+        ("f(k=None)", "f(k=1)"),
+        ("f(**a)", "f(**a, k=1)"),
+        ("f((i for i in a))", None),
+        ("f(i for i in a)", None),
+        ("f(*a)", None),
+        ("f(k=2)", None),
+        ("f[a]", None),
+    ],
+)
+def test_an_argument_more(call, after):
+    file = SourceFile(f"x = {call}\n")
+    target = Target.at(file, 4, 4 + len(call))
+    assert target is not None
+    rewrite = add_keyword(target, "k", "1")
+    assert (rewrite and applied(file.text, rewrite.changes)) == (after and f"x = {after}\n")

@@ -82,7 +82,12 @@ def keyword_of(node: ast.Call, name: str) -> ast.expr | None:
 
 def plain(node: ast.Call) -> bool:
     """No `*args` and no `**kwargs`: all arguments are there to see."""
-    return not any(isinstance(a, ast.Starred) for a in node.args) and all(k.arg for k in node.keywords)
+    return extensible(node) and all(k.arg for k in node.keywords)
+
+
+def extensible(node: ast.Call) -> bool:
+    """Whether a named argument can be added: not after `*args`, nor beside a generator without parentheses of its own."""
+    return not any(isinstance(a, (ast.Starred, ast.GeneratorExp)) for a in node.args)
 
 
 def repeatable(node: ast.expr) -> bool:

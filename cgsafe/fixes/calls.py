@@ -12,6 +12,7 @@ from cgsafe.fixes.arguments import (
     appended,
     argument,
     expression,
+    extensible,
     function_named,
     keyword_of,
     plain,
@@ -28,7 +29,7 @@ def add_keyword(at: Target, name: str, value: str, most: str = "", function: str
     `function`: the beginning of the full name that the called function must have.
     """
     call = at.node
-    if not isinstance(call, ast.Call) or any(isinstance(a, ast.Starred) for a in call.args):
+    if not isinstance(call, ast.Call) or not extensible(call):
         return None
     if (most and len(call.args) > int(most)) or (function and not at.file.qualified(call.func).startswith(function)):
         return None
