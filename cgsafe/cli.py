@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 import click
 
@@ -59,6 +59,9 @@ def cli() -> None:
     "--output-format", type=click.Choice(FORMAT_NAMES, case_sensitive=False), default="text", show_default=True
 )
 @click.option("--output", metavar="FILE", help="Write the findings to a file instead of standard output.")
+@click.option("--fix", is_flag=True, help="Apply the safe fixes, then report what is left.")
+@click.option("--unsafe-fixes", is_flag=True, help="With --fix or --diff: those too that are to be reviewed.")
+@click.option("--diff", is_flag=True, help="Show what --fix would change, and change nothing.")
 @click.option("--all-paths", is_flag=True, help="Show one path from each capture root, not just the shortest of all.")
 @click.option(
     "--jobs", "-j", type=click.IntRange(min=0), default=0, metavar="N", help="Processes; 0: one per processor.  [0]"
@@ -76,6 +79,10 @@ def check(**options: Any) -> int:
 
     if options["quiet"] and options["verbose"]:
         raise click.UsageError("--quiet and --verbose exclude each other")
+    if options["fix"] and options["diff"]:
+        raise click.UsageError("--fix and --diff exclude each other")
+    if options["unsafe_fixes"] and not options["fix"] and not options["diff"]:
+        raise click.UsageError("--unsafe-fixes needs --fix or --diff")
     paths = list(options["paths"]) or ["."]
     rules, faults = _rules()
     select, ignore = split_codes(options["select"]), split_codes(options["ignore"])
@@ -97,13 +104,61 @@ def check(**options: Any) -> int:
         jobs=options["jobs"],
         cache=not options["no_cache"],
         stdin=sys.stdin.buffer.read() if "-" in paths else None,
+        edits=options["output_format"] == "json",
     )
     _writable(options["output"])
+    if options["fix"] or options["diff"]:
+        return _fix(paths, settings, rules, faults, options)
     report = _run(paths, settings, rules, options)
     if report is None:
         return FAILED
     report.errors.extend(faults)
     return _tell(report, paths, settings, rules, options)
+
+
+def _fix(
+    paths: list[str], settings: Settings, rules: list[type[Rule]], faults: list[Problem], options: dict[str, Any]
+) -> int:
+    """Apply the fixes, or show them; the exit code."""
+    from dataclasses import replace
+
+    from cgsafe.fixes.apply import Failed, fix
+    from cgsafe.report import counted
+
+    def again(changed: Settings) -> Report:
+        report = _run(paths, changed, rules, options)
+        if report is None:
+            raise Failed
+        return report
+
+    try:
+        fixed = fix(again, settings, options["unsafe_fixes"], options["fix"])
+    except Failed:
+        _pass_on(settings.stdin, options)
+        return FAILED
+    fixed.report.errors.extend(faults)
+    count = f"{counted(fixed.count, 'finding')} in {counted(len(fixed.files), 'file')}"
+    if options["diff"]:
+        code = _tell(fixed.report, paths, settings, rules, options, fixed.diff())
+        if not options["quiet"]:
+            click.echo(f"Would fix {count}." if fixed.count else "Nothing to fix.", err=True)
+        return FAILED if code == FAILED else FINDINGS if fixed.files else CLEAN
+    after = fixed.stdin() or settings.stdin
+    _pass_on(after, options)
+    code = _tell(fixed.report, paths, replace(settings, stdin=after), rules, options)
+    if not options["quiet"]:
+        click.echo(f"Fixed {count}.", err=True)
+    return code
+
+
+def _pass_on(stdin: bytes | None, options: dict[str, Any]) -> None:
+    """With --fix standard output gets the text of standard input, fixed or not: an editor puts it back into place."""
+    from cgsafe.terminal import standard_output
+
+    if stdin is not None and options["fix"]:
+        with standard_output() as out:
+            out.buffer.write(stdin)
+            out.buffer.flush()
 
 
 def _rules() -> tuple[list[type[Rule]], list[Problem]]:
@@ -173,9 +228,14 @@ def _run(paths: list[str], settings: Settings, rules: list[type[Rule]], options:
 
 
 def _tell(
-    report: Report, paths: list[str], settings: Settings, rules: list[type[Rule]], options: dict[str, Any]
+    report: Report,
+    paths: list[str],
+    settings: Settings,
+    rules: list[type[Rule]],
+    options: dict[str, Any],
+    instead: str | None = None,
 ) -> int:
-    """Write findings and diagnostics; the exit code."""
+    """Write findings (or a text instead of them) and diagnostics; the exit code."""
     from cgsafe.report import Options, ordered_errors
     from cgsafe.report.style import escape
     from cgsafe.terminal import UNKNOWN_WIDTH, wants_color, width_of
@@ -195,6 +255,8 @@ def _tell(
             rules={rule.code: rule for rule in rules},
         ),
         options,
+        instead,
+        sys.stderr if options["fix"] and settings.stdin is not None else sys.stdout,
     )
     if not options["quiet"]:
         for note in report.notes:
@@ -215,19 +277,24 @@ def _tell(
     return FINDINGS if report.findings else CLEAN
 
 
-def _write(report: Report, rendering: Options, options: dict[str, Any]) -> None:
+def _write(report: Report, rendering: Options, options: dict[str, Any], instead: str | None, stream: TextIO) -> None:
     from cgsafe.report import renderer
-    from cgsafe.terminal import standard_output, write_file
+    from cgsafe.terminal import harmless, standard_output, write_file
 
-    render = renderer(options["output_format"])
+    def render(out: TextIO) -> None:
+        if instead is None:
+            renderer(options["output_format"])(report, out, rendering)
+        else:
+            out.write(harmless(instead) if out.isatty() else instead)
+
     if options["output"] in (None, "-"):
-        with standard_output() as out:
-            render(report, out, rendering)
+        with standard_output(stream) as out:
+            render(out)
         return
     import io
 
     buffer = io.StringIO()
-    render(report, buffer, rendering)
+    render(buffer)
     try:
         write_file(options["output"], buffer.getvalue())
     except OSError as error:
@@ -284,8 +351,9 @@ def _faults(faults: Sequence[Problem]) -> int:
 
 def _say(message: str) -> None:
     """A diagnostic, on standard error. What checked files put into it cannot move the cursor or change colours."""
-    safe = "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode("ascii") for c in message)
-    click.echo(f"cgsafe: {safe}", err=True)
+    from cgsafe.terminal import harmless
+
+    click.echo(f"cgsafe: {harmless(message)}", err=True)
 
 
 def run() -> NoReturn:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from cgsafe.findings import Confidence, Finding, Problem, Report, Root, Step
+from cgsafe.findings import Confidence, Finding, Fix, Problem, Report, Root, Step
 from cgsafe.index.project import Project
 from cgsafe.rule import Rule
 from cgsafe.settings import Settings
@@ -48,6 +48,10 @@ def check(
     for path, line in sorted(outcome.cuts):
         report.notes.append(f"{by_path.get(path, path)}:{line}: calls nest too deeply here to follow what lies below")
     _findings(report, project, outcome.reaches, settings, by_path)
+    if settings.edits:
+        from cgsafe.fixes import add_edits
+
+        add_edits(report, settings)
     return report
 
 
@@ -101,12 +105,20 @@ def _findings(report: Report, project: Project, reaches: Reaches, settings: Sett
                 trace=show.steps(best.steps),
                 root_count=len(ways),
                 also=also,
-                fix=best.fix,
+                fix=_fix(ways),
                 fingerprint=fingerprint(*key, ordinals[key]),
                 outside=not inside,
             )
         )
     report.findings.sort(key=lambda f: (f.path, f.line, f.column, f.code))
+
+
+def _fix(ways: list[Reach]) -> Fix | None:
+    """The fix of the best way; where others come with other values, and propose another edit, it is by hand."""
+    fix = ways[0].fix
+    if fix is not None and fix.transform and any(w.fix is None or w.fix.transform != fix.transform for w in ways[1:]):
+        return Fix(fix.description)
+    return fix
 
 
 def _widened(finding: Finding, other: Reach) -> Finding:

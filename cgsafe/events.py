@@ -99,6 +99,8 @@ class HostCopy(Event):
 
     how: str = "data"  # data, pageable, pinned, index, setitem
     index: str = ""
+    number: str = ""  # for data and setitem: the type of what is copied, where it surely is a Python number
+    picks: str = ""  # for setitem: "element" or "rows" (an index tensor of one dimension), where that is sure
 
 
 @dataclass(frozen=True)

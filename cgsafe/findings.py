@@ -60,11 +60,16 @@ class Edit:
 
 @dataclass(frozen=True)
 class Fix:
-    """What to do about a finding; `edits` is empty where the change is not mechanical."""
+    """What to do about a finding; `edits` is empty where the change is not mechanical, or was not asked for.
+
+    A rule gives the `transform` by which the edits can be worked out: the name of a transformer and its arguments
+    (`cgsafe.fixes`).
+    """
 
     description: str
-    safety: str = "manual"  # "safe", "unsafe" or "manual"
+    safety: str = "manual"  # "safe" (means the same), "unsafe" (is to be reviewed) or "manual" (by hand)
     edits: tuple[Edit, ...] = ()
+    transform: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -110,5 +115,6 @@ class Report:
     files_known: int = 0  # files of the projects around them
     roots: int = 0
     hidden: int = 0  # findings below the asked confidence
+    fixed: int = 0  # findings that were fixed, and are gone
     notes: list[str] = field(default_factory=list)  # what limits the outcome without being a fault
     statistics: dict[str, int | float | str] = field(default_factory=dict)

@@ -246,5 +246,5 @@ class _Reader:
         self.settings = settings
 
     def __call__(self, path: str) -> str:
-        source = read(path, self.settings.stdin)
+        source = read(path, self.settings.stdin, self.settings.contents)
         return "" if isinstance(source, Problem) else source.text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cgsafe.findings import Confidence
@@ -19,3 +20,5 @@ class Settings:
     jobs: int = 0  # 0: as many as there are processors
     cache: bool = True
     stdin: bytes | None = None  # the text behind the path "-"
+    edits: bool = False  # work out the edits of fixes
+    contents: Mapping[str, bytes] | None = None  # what files hold, by absolute path, instead of what is on the disk

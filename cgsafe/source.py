@@ -7,7 +7,7 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -60,10 +60,15 @@ class Source:
         return _LINE_END.split(self.text)
 
 
-def read(path: str, stdin: bytes | None = None) -> Source | Problem:
-    """Read one file. `stdin` is the text behind the path "-"; whatever goes wrong is told in a Problem."""
+def read(path: str, stdin: bytes | None = None, contents: Mapping[str, bytes] | None = None) -> Source | Problem:
+    """Read one file. `stdin` is the text behind the path "-"; whatever goes wrong is told in a Problem.
+
+    `contents`: what files are to hold, by path, instead of what is on the disk.
+    """
     if path == STDIN and stdin is not None:
         return decode(path, stdin)
+    if contents is not None and path in contents:
+        return decode(path, contents[path])
     try:
         raw = _read_regular(path)
     except (OSError, ValueError) as error:

@@ -35,24 +35,34 @@ def width_of(stream: TextIO) -> int:
     return shutil.get_terminal_size((UNKNOWN_WIDTH, 24)).columns if stream.isatty() else UNKNOWN_WIDTH
 
 
+def harmless(text: str) -> str:
+    """A text whose characters cannot move the cursor or change colours."""
+    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
 @contextlib.contextmanager
-def standard_output() -> Iterator[TextIO]:
+def standard_output(stream: TextIO | None = None) -> Iterator[TextIO]:
     """Standard output for a command's result: copes with narrow encodings, and with a reader that has gone away."""
+    stream = sys.stdout if stream is None else stream
     # Names and code are escaped where they are not printable, but the stream may know fewer characters than that.
-    if (reconfigure := getattr(sys.stdout, "reconfigure", None)) is not None:
+    if (reconfigure := getattr(stream, "reconfigure", None)) is not None:
         reconfigure(errors="backslashreplace")
     try:
-        yield sys.stdout
-        sys.stdout.flush()
+        yield stream
+        stream.flush()
     except BrokenPipeError:
         # `cgsafe check . | head` is no fault. Nothing more can be written, nor by the interpreter's own last flush.
         with contextlib.suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def write_file(path: str, text: str) -> None:
+    """Write a text file as `write_bytes` does."""
+    write_bytes(path, text.encode("utf-8", "backslashreplace"))
+
+
+def write_bytes(path: str, data: bytes) -> None:
     """Write a file so that it holds either its old content or all of the new; pipes and devices are written to."""
-    data = text.encode("utf-8", "backslashreplace")
     target = os.path.realpath(path)
     mode = None
     with contextlib.suppress(FileNotFoundError):

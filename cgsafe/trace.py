@@ -65,9 +65,17 @@ def add(reaches: Reaches, spot: Spot, reach: Reach) -> None:
     """Keep the better of two ways from the same root."""
     ways = reaches.setdefault(spot, {})
     key = root_key(reach.root)
-    present = ways.get(key)
-    if present is None or reach.rank() < present.rank():
-        ways[key] = reach
+    ways[key] = _better(ways.get(key), reach)
+
+
+def _better(present: Reach | None, reach: Reach) -> Reach:
+    """The better of two ways. Where they come with other values, and propose other edits, neither edit is right for both."""
+    if present is None:
+        return reach
+    best, other = (reach, present) if reach.rank() < present.rank() else (present, reach)
+    if best.fix is not None and best.fix.transform and (other.fix is None or other.fix.transform != best.fix.transform):
+        best.fix = Fix(best.fix.description)
+    return best
 
 
 class Judge:
@@ -158,9 +166,7 @@ def _add(
         event.source,
         hit.group,
     )
-    present = best.get(spot)
-    if present is None or reach.rank() < present.rank():
-        best[spot] = reach
+    best[spot] = _better(best.get(spot), reach)
 
 
 def _steps(node: Node, parents: dict[Node, Any]) -> list[Step]:
@@ -216,7 +222,7 @@ def to_plain(reaches: Reaches) -> list[Any]:
             fix = None
             if reach.fix is not None:
                 edits = tuple(tuple(vars(e).values()) for e in reach.fix.edits)
-                fix = (reach.fix.description, reach.fix.safety, edits)
+                fix = (reach.fix.description, reach.fix.safety, edits, reach.fix.transform)
             rows.append(
                 (
                     *spot,
@@ -268,7 +274,7 @@ def from_plain(data: list[Any]) -> Reaches:
             confidence,
             message,
             Severity(severity),
-            Fix(fix[0], fix[1], tuple(Edit(*e) for e in fix[2])) if fix is not None else None,
+            Fix(fix[0], fix[1], tuple(Edit(*e) for e in fix[2]), fix[3]) if fix is not None else None,
             end,
             name,
             function,

@@ -8,6 +8,9 @@ from cgsafe.rule import Hit, Rule
 
 from .reads import EXPLICIT
 
+# The message may be named, by another name; the condition only goes by position.
+_ASSERT_ON_DEVICE = ("call-function", "torch._assert", "torch._assert_async", "", "message=assert_msg")
+
 
 class HostReadOfTensor(Rule):
     """Reading a device tensor on the host makes it wait for the GPU.
@@ -42,6 +45,8 @@ class HostReadOfTensor(Rule):
             advice = "Pass the number down from where the host knows it, or keep it a tensor and compute with it on the device"
         elif event.how in ("_assert", "_check_tensor_all", "_check_tensor_all_with"):
             advice = "Use `torch._assert_async`, which checks on the device, or drop the check from captured code"
+            if event.how == "_assert" and not event.partly:
+                return Hit(message, Fix(advice, "unsafe", transform=_ASSERT_ON_DEVICE))
         elif event.how in ("equal", "allclose"):
             advice = "Compare on the device (`(a == b).all()`) and keep the result there"
         else:

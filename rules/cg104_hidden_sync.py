@@ -19,6 +19,17 @@ _INSTEAD = {
 }
 
 
+# The forms that do not check: function, and which part of its result is the old one's.
+_UNCHECKED = {
+    "inv": ("inv_ex", "[0]"),
+    "cholesky": ("cholesky_ex", "[0]"),
+    "solve": ("solve_ex", "[0]"),
+    "lu_factor": ("lu_factor_ex", "[:2]"),
+    "ldl_factor": ("ldl_factor_ex", "[:2]"),
+}
+_DISTRIBUTIONS = "torch.distributions."
+
+
 class HiddenSync(Rule):
     """Some PyTorch functions read device values themselves, and make the host wait for the GPU.
 
@@ -41,10 +52,17 @@ class HiddenSync(Rule):
         if event.why:
             message += f"; {event.why}"
         instead = _INSTEAD.get(event.how)
+        transform: tuple[str, ...] = ()
+        if event.how in _UNCHECKED:
+            function, item = _UNCHECKED[event.how]
+            transform = ("call-function", f"torch.linalg.{event.how}", f"torch.linalg.{function}", item)
+        elif event.how in ("masked_fill", "masked_fill_"):
+            transform = ("masked-fill-to-where",)
         if instead:
             advice = f"Use {instead}, which stays on the device"
         elif event.source.startswith("torch.distributions") or event.how[:1].isupper():
             advice = "Pass `validate_args=False`, or make the distribution before the capture"
+            transform = ("add-keyword", "validate_args", "False", "2", _DISTRIBUTIONS)
         else:
             advice = "Do it before the capture, or use a form of it that stays on the device"
-        return Hit(message, Fix(advice))
+        return Hit(message, Fix(advice, "unsafe" if transform else "manual", transform=transform))

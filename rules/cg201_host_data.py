@@ -31,7 +31,7 @@ class HostData(Rule):
             return None
         message = f"`{event.source}` makes a tensor of host data and copies it to the GPU"
         advice = "Fill on the device (`torch.full((), value, device=...)`, `torch.arange`), or make the tensor once, as a buffer"
-        return Hit(message, Fix(advice))
+        return Hit(message, Fix(advice, "safe", transform=("data-to-full", event.number)))
 
 
 class PageableCopy(Rule):
@@ -53,12 +53,12 @@ class PageableCopy(Rule):
     def on_host_copy(self, event: HostCopy) -> Hit | None:
         if event.how == "pageable":
             message = f"`{event.source}` copies a tensor on the CPU to the GPU, from pageable memory"
-            return Hit(
-                message, Fix("Make the tensor on the device (`device=`), or once before the capture, as a buffer")
-            )
+            advice = "Make the tensor on the device (`device=`), or once before the capture, as a buffer"
+            return Hit(message, Fix(advice, "safe", transform=("make-on-device",)))
         if event.how == "pinned":
             message = f"`{event.source}` copies from pinned memory to the GPU and waits for it"
-            return Hit(message, Fix("Pass `non_blocking=True`, and keep the pinned tensor alive as long as the graph"))
+            advice = "Pass `non_blocking=True`, and keep the pinned tensor alive as long as the graph"
+            return Hit(message, Fix(advice, "unsafe", transform=("copy-without-waiting",)))
         return None
 
 
@@ -81,7 +81,8 @@ class HostIndex(Rule):
         message = (
             f"`{event.source}` indexes a tensor on the GPU by `{event.index}` on the host, which is copied there first"
         )
-        return Hit(message, Fix("Use a slice, or an index tensor on the device that is made once, as a buffer"))
+        advice = "Use a slice, or an index tensor on the device that is made once, as a buffer"
+        return Hit(message, Fix(advice, "unsafe", transform=("list-to-slice",)))
 
 
 class ScalarStore(Rule):
@@ -102,4 +103,10 @@ class ScalarStore(Rule):
         if event.how != "setitem":
             return None
         message = f"`{event.source} = ...` stores a Python number into the GPU by copying it from the host"
-        return Hit(message, Fix(f"Fill on the device: `{event.source}.fill_(...)`, or assign to a slice"))
+        advice = f"Fill on the device: `{event.source}.fill_(...)`, or assign to a slice"
+        if not event.number or not event.picks:
+            return Hit(message, Fix(advice))
+        if event.picks == "rows":
+            advice = "Fill on the device: `x.index_fill_(0, index, value)`"
+            return Hit(message, Fix(advice, "unsafe", transform=("store-to-fill", "rows")))
+        return Hit(message, Fix(advice, "safe", transform=("store-to-fill",)))

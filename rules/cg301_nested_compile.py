@@ -82,5 +82,7 @@ class NestedCompile(Rule):
 
     def _remove(self, event: CompiledCall) -> Fix:
         if event.as_decorator:
-            return Fix(f"Remove the `@torch.compile` decorator of `{event.compiled}`")
-        return Fix(f"Call `{event.compiled}` itself instead of its compiled form, or warm it up before the capture")
+            advice = f"Remove the `@torch.compile` decorator of `{event.compiled}`"
+            return Fix(advice, "unsafe", transform=("remove-decorator",))
+        advice = f"Call `{event.compiled}` itself instead of its compiled form, or warm it up before the capture"
+        return Fix(advice, "unsafe", transform=("unwrap-call", "torch.compile"))

@@ -30,10 +30,13 @@ class CaptureWithoutStream(Rule):
         if event.has_stream or event.unknown_arguments or event.nested:
             return None
         expression, import_line = event.idiom
+        transform: tuple[str, ...] = ()
         if event.warmup_stream:
             advice = f"Capture on the stream that the warm-up used: add `stream={event.warmup_stream}`"
+            transform = ("capture-on-stream", event.warmup_stream)
         elif expression:
             advice = f"Capture on the current stream, as the warm-up does: add `stream={expression}` (`{import_line}`)"
+            transform = ("capture-on-stream", expression, import_line)
         else:
             advice = (
                 "Make one side stream (`s = torch.cuda.Stream()`), run the warm-up under `with torch.cuda.stream(s):` and "
@@ -43,4 +46,4 @@ class CaptureWithoutStream(Rule):
             f"`{event.source}(...)` has no `stream=`: it captures on a side stream of its own, so warm-up and capture run "
             "on different streams"
         )
-        return Hit(message, Fix(advice))
+        return Hit(message, Fix(advice, "unsafe" if transform else "manual", transform=transform))

@@ -130,6 +130,8 @@ def test_text_shows_further_paths_and_what_lies_outside(write):
     ("fix", "effort"),
     [
         (Fix("do it"), "by hand"),
+        (Fix("do it", "safe", transform=("a",)), "try --fix"),
+        (Fix("do it", "unsafe", transform=("a",)), "try --fix --unsafe-fixes"),
         (Fix("do it", "safe", (Edit("model.py", 1, 1, 1, 1, ""),)), "can be applied as it is"),
         (Fix("do it", "unsafe", (Edit("model.py", 1, 1, 1, 1, ""),)), "an edit to review"),
     ],

@@ -49,7 +49,7 @@ def _digests(paths: list[str], settings: Settings) -> tuple[dict[str, str], list
     digests: dict[str, str] = {}
     problems: list[Problem] = []
     for path in paths:
-        source = read(path, settings.stdin)
+        source = read(path, settings.stdin, settings.contents)
         if isinstance(source, Problem):
             problems.append(source)
         else:
@@ -130,7 +130,7 @@ def _build_share(files: list[tuple[str, str]], settings: Settings, progress: Pro
     for number, (path, digest) in enumerate(files):
         if progress is not None and number % 32 == 0:
             progress("reading", number, len(files))
-        source = read(path, settings.stdin)
+        source = read(path, settings.stdin, settings.contents)
         if isinstance(source, Problem):
             faults[digest] = (source.line, source.message)
             continue

@@ -33,6 +33,8 @@ def document(report: Report, options: Options) -> dict[str, Any]:
         "roots": report.roots,
         "problems": len(report.errors),
     }
+    if report.fixed:
+        summary["fixed"] = report.fixed
     if options.statistics:
         summary["statistics"] = dict(report.statistics)
     return {

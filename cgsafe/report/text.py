@@ -136,6 +136,9 @@ class _Writer:
     @staticmethod
     def _effort(finding: Finding) -> str:
         assert finding.fix is not None
+        if not finding.fix.edits and finding.fix.transform:
+            # Only --fix looks whether it is written in a way that can be changed.
+            return {"safe": "try --fix", "unsafe": "try --fix --unsafe-fixes"}.get(finding.fix.safety, "by hand")
         if not finding.fix.edits:
             return "by hand"
         return {"safe": "can be applied as it is", "unsafe": "an edit to review"}.get(finding.fix.safety, "by hand")

@@ -39,6 +39,7 @@ class HostCopies:
         """`torch.tensor(data, device="cuda")` and its like."""
         if device != "cuda" or data is None:
             return
+        number = _number_of(data)
         for part in parts_of(data):
             if isinstance(part, Tensor):
                 self.note_move(part, "cuda", Arguments([part]), node, confidence)
@@ -48,7 +49,7 @@ class HostCopies:
                     continue  # nothing to copy, or read item by item
                 self.emit(HostCopy, node, confidence, how="data")
             elif isinstance(part, (Const, Host)) or part is NUMPY:
-                self.emit(HostCopy, node, confidence, how="data")
+                self.emit(HostCopy, node, confidence, how="data", number=number)
 
     def note_move(self: Frame, value: Value, device: str, args: Arguments, node: Any, confidence: int = HIGH) -> None:
         """A tensor goes to the device: from pageable memory that fails, from pinned memory unless it is non-blocking."""
@@ -103,10 +104,16 @@ class HostCopies:
                     self.read_size(part, target, "mask")
             elif isinstance(part, Host | Const) and kind_of(part) in _NUMBERS and not masked:
                 indices = parts_of(key)
-                if any(
+                rows = any(
                     isinstance(k, Tensor) and k.device == "cuda" and k.rank != 0 and k.dtype == "i" for k in indices
-                ) or self._picks_one(base, target):
-                    self.emit(HostCopy, target, base.confidence, how="setitem")
+                )
+                if rows or self._picks_one(base, target):
+                    picks = "rows" if rows and all(isinstance(k, Tensor) and k.rank == -1 for k in indices) else ""
+                    picks = picks if rows else "element"
+                    if not all(isinstance(p, Tensor) for p in parts_of(self.eval(target.value))):
+                        picks = ""
+                    number = _number_of(value)
+                    self.emit(HostCopy, target, base.confidence, how="setitem", number=number, picks=picks)
 
     def _picks_one(self: Frame, base: Tensor, target: ast.Subscript) -> bool:
         """True where integers index every dimension, so that the destination is 0-dim."""
@@ -137,6 +144,15 @@ class HostCopies:
         last = receiver.name.rpartition(".")[2]
         if receiver.name.startswith("torch.") and name in self.tables.waiting_methods.get(last, ()):
             self.note_wait(f"{last}.{name}", node)
+
+
+def _number_of(value: Value) -> str:
+    """The type of a value that surely is a Python number, else ""."""
+    parts = parts_of(value)
+    kinds = {kind_of(p) for p in parts if isinstance(p, (Const, Host))}
+    if not parts or not all(isinstance(p, (Const, Host)) for p in parts) or not kinds <= {*_NUMBERS}:
+        return ""
+    return next(iter(kinds)) if len(kinds) == 1 else "number"
 
 
 def _of_slices(value: Seq) -> bool:
