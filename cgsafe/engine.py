@@ -20,24 +20,11 @@ def check(
     paths: Sequence[str], settings: Settings, rules: Sequence[type[Rule]], progress: Progress | None = None
 ) -> Report:
     """Check the given files and folders; reports what lies in them and what roots in them run into elsewhere."""
-    from cgsafe.index.load import load_project
     from cgsafe.run import analyse
 
-    report = Report()
-    shown, problems = discover(paths, settings.exclude)
-    report.errors.extend(problems)
-    by_path = {_real(path): path for path in shown}
-    everything = sorted({*known_files(paths, settings.exclude), *by_path})
-    if not shown:
+    report, project, by_path = prepare(paths, settings, progress)
+    if not by_path:
         return report
-    project, faults = load_project(everything, settings, progress)
-    for fault in faults:
-        if _real(fault.path) in by_path:
-            report.errors.append(Problem(by_path[_real(fault.path)], fault.line, fault.message))
-    for path, file in project.files.items():
-        file.reported = path in by_path
-    report.files_known = len(project.files)
-    report.files_checked = sum(file.reported for file in project.files.values())
     outcome = analyse(project, settings, rules, progress)
     report.roots = outcome.root_count
     report.statistics.update(outcome.statistics)
@@ -49,6 +36,30 @@ def check(
         report.notes.append(f"{by_path.get(path, path)}:{line}: calls nest too deeply here to follow what lies below")
     _findings(report, project, outcome.reaches, settings, by_path)
     return report
+
+
+def prepare(
+    paths: Sequence[str], settings: Settings, progress: Progress | None = None
+) -> tuple[Report, Project, dict[str, str]]:
+    """Find and index the files: a report of what was wrong with them, their project, and how to show their paths."""
+    from cgsafe.index.load import load_project
+
+    report = Report()
+    shown, problems = discover(paths, settings.exclude)
+    report.errors.extend(problems)
+    by_path = {_real(path): path for path in shown}
+    everything = sorted({*known_files(paths, settings.exclude), *by_path})
+    if not shown:
+        return report, Project(), {}
+    project, faults = load_project(everything, settings, progress)
+    for fault in faults:
+        if _real(fault.path) in by_path:
+            report.errors.append(Problem(by_path[_real(fault.path)], fault.line, fault.message))
+    for path, file in project.files.items():
+        file.reported = path in by_path
+    report.files_known = len(project.files)
+    report.files_checked = sum(file.reported for file in project.files.values())
+    return report, project, by_path
 
 
 def _real(path: str) -> str:

@@ -62,10 +62,7 @@ def module_candidates(walker: Walker, paths: Iterable[str]) -> list[Candidate]:
 
 
 def _host_only(walker: Walker, file: Any) -> bool:
-    if not walker.tables.is_run(file.path):
-        return True
-    parts = file.module.split(".")
-    return any(p in walker.tables.host_only_folders for p in parts[:-1])
+    return folder_refusal(walker, file) != ""
 
 
 def instantiated_names(walker: Walker) -> frozenset[str]:
@@ -154,18 +151,17 @@ def start_module(walker: Walker, candidate: Candidate) -> Start | None:
     file = walker.project.files[candidate.path]
     definition = walker.definitions.class_(file, candidate.name)
     classes = walker.classes
-    if not classes.is_module(definition):
+    if module_refusal(walker, definition):
         return None
     found = classes.find(definition, "forward")
-    if found is None:
-        return None
+    assert found is not None
     owner = found[0]
     traced = walker.tables.compiles_class(definition)
     where = COMPILED_FORWARD if traced else FORWARD
     receiver = classes.generic(definition)
     method = classes.member(owner, "forward", found[1], receiver)
     function = _underlying(found[1])
-    if method is None or function is None or _is_stub(walker, function) or _is_abstract(walker, definition):
+    if method is None or function is None:
         return None
     try:
         args = root_arguments(walker, function, receiver, where)
@@ -182,6 +178,34 @@ def start_module(walker: Walker, candidate: Candidate) -> Start | None:
     frame = _entry_frame(walker, node, file)
     frame.call_value(method, args.drop_first(), _Anchor(line))
     return Start(root, node, False)
+
+
+NO_MODULE = "it is no torch.nn.Module"
+
+
+def module_refusal(walker: Walker, definition: ClassDef) -> str:
+    """Why the forward of a class is no root; "" where it is one."""
+    if not walker.classes.is_module(definition):
+        return NO_MODULE
+    found = walker.classes.find(definition, "forward")
+    if found is None:
+        return "it has no `forward`"
+    function = _underlying(found[1])
+    if function is None:
+        return "its `forward` is not a function that can be followed"
+    if _is_stub(walker, function):
+        return "its `forward` is a stub for subclasses to define"
+    if _is_abstract(walker, definition):
+        return "it leaves methods to its subclasses, which are walked instead"
+    return ""
+
+
+def folder_refusal(walker: Walker, file: Any) -> str:
+    """Why no forward in a file is a root; "" where nothing speaks against it."""
+    if not walker.tables.is_run(file.path):
+        return "nothing runs its file: it is a template or a converter by its name"
+    folder = next((p for p in file.module.split(".")[:-1] if p in walker.tables.host_only_folders), "")
+    return f"it lies in a folder `{folder}`, which is not what a serving engine captures" if folder else ""
 
 
 def _underlying(what: Any) -> FunctionDef | None:

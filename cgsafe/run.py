@@ -91,23 +91,40 @@ def _key(project: Project, rules: Sequence[type[Rule]]) -> str:
 
 def _analyse(project: Project, settings: Settings, rules: Sequence[type[Rule]], progress: Progress | None) -> Outcome:
     walker = Walker(project, _Reader(settings))
-    paths = sorted(project.files)
-    names = instantiated_names(walker)
-    sites = site_candidates(walker, paths)
-    modules = module_candidates(walker, paths)
-    # First what nobody is seen to make, mostly whole models; then what these did not reach.
-    top = [c for c in modules if c.name.rpartition(".")[2] not in names]
-    rest = [c for c in modules if c.name.rpartition(".")[2] in names]
-    jobs = available(settings.jobs) if len(modules) >= SMALL else 1
-    first, second = _chunks([*sites, *top]), _chunks(rest)
+    first, second = _plan(walker)
+    jobs = available(settings.jobs) if sum(map(len, [*first, *second])) >= SMALL else 1
     if jobs > 1:
         outcomes = _shared(walker, rules, (first, second), jobs, progress)
         if outcomes is not None:
             return _merged(outcomes)
-    share = _Share(walker, rules)
-    share.walk_all(first, None, progress)
-    share.walk_all(second, set(share.reached()), progress)
+    share = Share(walker, rules)
+    share.walk_both(first, second, progress)
     return _merged([share.outcome()])
+
+
+def _plan(walker: Walker) -> tuple[list[list[Candidate]], list[list[Candidate]]]:
+    """First what nobody is seen to make, mostly whole models; then what these may reach."""
+    paths = sorted(walker.project.files)
+    names = instantiated_names(walker)
+    modules = module_candidates(walker, paths)
+    top = [c for c in modules if c.name.rpartition(".")[2] not in names]
+    rest = [c for c in modules if c.name.rpartition(".")[2] in names]
+    return _chunks([*site_candidates(walker, paths), *top]), _chunks(rest)
+
+
+def walk_whole(project: Project, settings: Settings, rules: Sequence[type[Rule]], progress: Progress | None) -> Share:
+    """Walk all of a project in this process, recalling nothing: for questions that need the walk itself."""
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), 12000))
+    gc_was_on = gc.isenabled()
+    gc.disable()
+    try:
+        share = Share(Walker(project, _Reader(settings)), rules)
+        share.walk_both(*_plan(share.walker), progress)
+        return share
+    finally:
+        gc.freeze()
+        if gc_was_on:
+            gc.enable()
 
 
 def _chunks(candidates: list[Candidate]) -> list[list[Candidate]]:
@@ -127,7 +144,7 @@ def _shared(
     queues = (Queue(len(chunks[0]), jobs == 2), Queue(len(chunks[1]), jobs == 2))
 
     def work(connection: Connection) -> None:
-        share = _Share(walker, rules, False)
+        share = Share(walker, rules, False)
         share.walk_queue(chunks[0], queues[0], None, None)
         connection.send(share.reached())
         share.walk_queue(chunks[1], queues[1], set(connection.recv()), None)
@@ -137,7 +154,7 @@ def _shared(
         )
 
     helpers = [Helper(work) for _ in range(1, jobs)]
-    mine = _Share(walker, rules)
+    mine = Share(walker, rules)
     try:
         mine.walk_queue(chunks[0], queues[0], None, progress)
         reached = set(mine.reached())
@@ -164,7 +181,7 @@ def _left(candidates: list[Candidate], reached: Collection[Place]) -> list[Candi
     return [c for c in candidates if (c.path, c.name) not in reached] if reached else candidates
 
 
-class _Share:
+class Share:
     """A share of the roots, walked in this process."""
 
     def __init__(self, walker: Walker, rules: Sequence[type[Rule]], first: bool = True):
@@ -176,6 +193,16 @@ class _Share:
     def walk_all(self, chunks: list[list[Candidate]], reached: set[Place] | None, progress: Progress | None) -> None:
         for number, chunk in enumerate(chunks):
             self.walk(_left(chunk, reached or ()), number, len(chunks), progress)
+
+    def walk_both(
+        self, first: list[list[Candidate]], second: list[list[Candidate]], progress: Progress | None
+    ) -> None:
+        self.walk_all(first, None, progress)
+        self.walk_all(second, set(self.reached()), progress)
+
+    def all_starts(self) -> list[Start]:
+        """Every root that was walked, explicit captures first."""
+        return [*explicit_starts(self.walker), *self.starts]
 
     def walk_queue(
         self, chunks: list[list[Candidate]], queue: Queue, reached: set[Place] | None, progress: Progress | None
@@ -212,7 +239,7 @@ class _Share:
     def outcome(self) -> Outcome:
         walker = self.walker
         judge = Judge(self.rules)
-        starts = [*explicit_starts(walker), *self.starts]
+        starts = self.all_starts()
         outcome = Outcome(roots={root_key(s.root) for s in starts})
         collect(starts, judge, outcome.reaches)
         capture_sites(walker.all_nodes(), judge, outcome.reaches)
