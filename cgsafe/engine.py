@@ -66,8 +66,15 @@ def _real(path: str) -> str:
     return path if path == STDIN else os.path.abspath(path)
 
 
+def findings_of(project: Project, reaches: Reaches, settings: Settings, by_path: dict[str, str]) -> list[Finding]:
+    """The findings that a check shows of what was reached."""
+    report = Report()
+    _findings(report, project, reaches, settings, by_path)
+    return report.findings
+
+
 def _findings(report: Report, project: Project, reaches: Reaches, settings: Settings, by_path: dict[str, str]) -> None:
-    show = _Shown(by_path)
+    show = Shown(by_path)
     groups: dict[tuple[str, str, tuple[int, int]], int] = {}  # -> position among the findings
     ordinals: dict[tuple[str, str, str, str], int] = {}
     for spot in sorted(reaches):
@@ -132,7 +139,7 @@ def _reported(project: Project, path: str) -> bool:
     return file is not None and file.reported
 
 
-class _Shown:
+class Shown:
     """Paths as people gave them; others in the same manner, absolute or relative to the working directory."""
 
     def __init__(self, by_path: dict[str, str]):

@@ -43,12 +43,17 @@ class Outcome:
     """What walking a project, or a share of its roots, gave."""
 
     reaches: Reaches = field(default_factory=dict)
-    roots: set[RootKey] = field(default_factory=set)
+    roots: dict[RootKey, str] = field(default_factory=dict)  # -> why it is one
+    reached: set[Place] = field(default_factory=set)  # modules that other modules call
     root_count: int = 0
     statistics: dict[str, int] = field(default_factory=dict)
     faults: dict[tuple[str, int], str] = field(default_factory=dict)
     rule_failures: dict[str, str] = field(default_factory=dict)
     cuts: set[tuple[str, int]] = field(default_factory=set)
+
+    def add_root(self, key: RootKey, reason: str) -> None:
+        """Note a root; of two reasons for one place the first by text, so that the choice is the same in every run."""
+        self.roots[key] = min(reason, self.roots.get(key, reason))
 
 
 def analyse(project: Project, settings: Settings, rules: Sequence[type[Rule]], progress: Progress | None) -> Outcome:
@@ -58,7 +63,8 @@ def analyse(project: Project, settings: Settings, rules: Sequence[type[Rule]], p
     if store is not None:
         kept = store.load(key)
         if kept is not None:
-            return Outcome(from_plain(kept[0]), set(), kept[1], kept[2], cuts=set(kept[3]))
+            roots, reached, statistics, cuts = kept[1:]
+            return Outcome(from_plain(kept[0]), roots, set(reached), len(roots), statistics, cuts=set(cuts))
     sys.setrecursionlimit(max(sys.getrecursionlimit(), 12000))
     gc_was_on = gc.isenabled()
     gc.disable()  # the graph of the walk stays alive to the end, and there is nothing to collect in it
@@ -69,7 +75,8 @@ def analyse(project: Project, settings: Settings, rules: Sequence[type[Rule]], p
         if gc_was_on:
             gc.enable()
     if store is not None and not outcome.faults and not outcome.rule_failures:
-        store.save(key, (to_plain(outcome.reaches), outcome.root_count, outcome.statistics, sorted(outcome.cuts)))
+        roots, reached = dict(sorted(outcome.roots.items())), sorted(outcome.reached)
+        store.save(key, (to_plain(outcome.reaches), roots, reached, outcome.statistics, sorted(outcome.cuts)))
     return outcome
 
 
@@ -90,7 +97,7 @@ def _key(project: Project, rules: Sequence[type[Rule]]) -> str:
 
 
 def _analyse(project: Project, settings: Settings, rules: Sequence[type[Rule]], progress: Progress | None) -> Outcome:
-    walker = Walker(project, _Reader(settings))
+    walker = Walker(project, Reader(settings))
     first, second = _plan(walker)
     jobs = available(settings.jobs) if sum(map(len, [*first, *second])) >= SMALL else 1
     if jobs > 1:
@@ -98,8 +105,10 @@ def _analyse(project: Project, settings: Settings, rules: Sequence[type[Rule]], 
         if outcomes is not None:
             return _merged(outcomes)
     share = Share(walker, rules)
-    share.walk_both(first, second, progress)
-    return _merged([share.outcome()])
+    reached = share.walk_both(first, second, progress)
+    outcome = share.outcome()
+    outcome.reached = reached
+    return _merged([outcome])
 
 
 def _plan(walker: Walker) -> tuple[list[list[Candidate]], list[list[Candidate]]]:
@@ -118,7 +127,7 @@ def walk_whole(project: Project, settings: Settings, rules: Sequence[type[Rule]]
     gc_was_on = gc.isenabled()
     gc.disable()
     try:
-        share = Share(Walker(project, _Reader(settings)), rules)
+        share = Share(Walker(project, Reader(settings)), rules)
         share.walk_both(*_plan(share.walker), progress)
         return share
     finally:
@@ -164,9 +173,10 @@ def _shared(
             helper.send(sorted(reached))
         mine.walk_queue(chunks[1], queues[1], reached, progress)
         outcomes = [mine.outcome()]
+        outcomes[0].reached = reached
         for helper in helpers:
             plain, roots, statistics, faults, failures, cuts = helper.receive()
-            outcomes.append(Outcome(from_plain(plain), roots, len(roots), statistics, faults, failures, cuts))
+            outcomes.append(Outcome(from_plain(plain), roots, set(), len(roots), statistics, faults, failures, cuts))
         return outcomes
     except EOFError:
         return None
@@ -196,9 +206,12 @@ class Share:
 
     def walk_both(
         self, first: list[list[Candidate]], second: list[list[Candidate]], progress: Progress | None
-    ) -> None:
+    ) -> set[Place]:
+        """Walk all roots; returns the modules that those of the first round reached."""
         self.walk_all(first, None, progress)
-        self.walk_all(second, set(self.reached()), progress)
+        reached = set(self.reached())
+        self.walk_all(second, reached, progress)
+        return reached
 
     def all_starts(self) -> list[Start]:
         """Every root that was walked, explicit captures first."""
@@ -240,7 +253,9 @@ class Share:
         walker = self.walker
         judge = Judge(self.rules)
         starts = self.all_starts()
-        outcome = Outcome(roots={root_key(s.root) for s in starts})
+        outcome = Outcome()
+        for start in starts:
+            outcome.add_root(root_key(start.root), start.root.reason)
         collect(starts, judge, outcome.reaches)
         capture_sites(walker.all_nodes(), judge, outcome.reaches)
         outcome.statistics = dict(walker.statistics)
@@ -256,7 +271,8 @@ def _merged(outcomes: list[Outcome]) -> Outcome:
         for spot, ways in other.reaches.items():
             for reach in ways.values():
                 add(result.reaches, spot, reach)
-        result.roots |= other.roots
+        for key, reason in other.roots.items():
+            result.add_root(key, reason)
         for name, count in other.statistics.items():
             result.statistics[name] = result.statistics.get(name, 0) + count
         result.faults.update(other.faults)
@@ -266,7 +282,7 @@ def _merged(outcomes: list[Outcome]) -> Outcome:
     return result
 
 
-class _Reader:
+class Reader:
     """Texts of known files, read again when the walk wants to see a function."""
 
     def __init__(self, settings: Settings):

@@ -103,7 +103,7 @@ def _from_root(start: Start, judge: Judge, reaches: Reaches) -> None:
             if isinstance(event, CaptureSite):
                 continue
             _add(best, start, node, parents, event, rule, hit)
-        for line, callee in sorted(node.calls, key=lambda call: (call[0], _order(call[1]))):
+        for line, callee in sorted(node.calls, key=lambda call: (call[0], node_order(call[1]))):
             if callee not in parents:
                 parents[callee] = (node, line)
                 queue.append(callee)
@@ -115,7 +115,7 @@ def _from_root(start: Start, judge: Judge, reaches: Reaches) -> None:
         add(reaches, spot, reach)
 
 
-def _order(node: Node) -> tuple[str, str]:
+def node_order(node: Node) -> tuple[str, str]:
     return (node.definition.label if node.definition is not None else "", node.label)
 
 
@@ -142,7 +142,7 @@ def _add(
             place.end_column,
         )
     spot = Spot(rule.code, path, line, column)
-    steps = [*_steps(node, parents), Step(place.path, place.line, place.function)]
+    steps = [*steps_to(node, parents), Step(place.path, place.line, place.function)]
     if hit.at is not None and (path, line) != (place.path, place.line):
         steps.append(Step(path, line, hit.function or place.function))
     reach = Reach(
@@ -163,7 +163,7 @@ def _add(
         best[spot] = reach
 
 
-def _steps(node: Node, parents: dict[Node, Any]) -> list[Step]:
+def steps_to(node: Node, parents: dict[Node, Any]) -> list[Step]:
     """The calls that lead from the root to a node; the artificial step into the root itself is left out."""
     steps: list[Step] = []
     here = node

@@ -246,6 +246,17 @@ class Facts:
             or _matches(cls, (*self._not_captured_classes, *own.get("not_captured_classes", ())))
         )
 
+    def not_captured_by(self, module: str, cls: str) -> str:
+        """Which habit says that the forward of a class runs outside of captures; "" where none does."""
+        own = self._packages.get(module.partition(".")[0], {})
+        for pattern in (*self._not_captured_modules, *own.get("not_captured_modules", ())):
+            if _matches(module, (pattern,)):
+                return f"by profile, modules named `{pattern}` run outside of captures"
+        for pattern in (*self._not_captured_classes, *own.get("not_captured_classes", ())):
+            if _matches(cls, (pattern,)):
+                return f"by profile, classes named `{pattern}` run outside of captures"
+        return ""
+
     def is_run(self, path: str) -> bool:
         """False for files that are templates of others."""
         name = os.path.basename(path)

@@ -27,10 +27,11 @@ def standing(region: Region) -> int:
     return DOUBTED if region.doubt else CAPTURED
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class Expression:
     """An expression on the line that is asked for; ordered as it is read."""
 
+    line: int
     column: int
     end: int
     source: str
@@ -72,7 +73,7 @@ class Probe:
             return
         place = frame.place(node)
         end = place.end_column if place.end_line == place.line else 10_000
-        expression = Expression(place.column + 1000 * (first - self.first), end, source_of(node))
+        expression = Expression(first, place.column, end, source_of(node))
         self.values.setdefault(expression, {}).setdefault(value, set()).add((frame.sink, standing(frame.region)))
         if isinstance(node, ast.Name) and (origin := frame.origins.get(node.id)) is not None:
             where = origin.lineno + frame.offset
@@ -124,7 +125,7 @@ def watching(probe: Probe) -> Iterator[None]:
 
         return run
 
-    Frame.eval, Frame.condition, Frame.call_value = watched_eval, watched_condition, watched_call  # type: ignore[assignment]
+    Frame.eval, Frame.condition, Frame.call_value = watched_eval, watched_condition, watched_call
     frames._STATEMENTS.update({kind: watched(handler) for kind, handler in statements.items()})
     try:
         yield
