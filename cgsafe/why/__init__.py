@@ -15,6 +15,7 @@ from cgsafe.run import walk_whole
 from cgsafe.settings import Settings
 from cgsafe.source import read
 from cgsafe.trace import Judge, Reach, Reaches, capture_sites, collect, node_order, steps_to
+from cgsafe.values import Ext, ModuleRef
 from cgsafe.walk.walker import Node
 from cgsafe.why.anatomy import Spot, locate
 from cgsafe.why.probe import CAPTURED, DOUBTED, Probe, watching
@@ -206,8 +207,8 @@ def _values(answer: Answer, probe: Probe) -> None:
     for expression in sorted(probe.values):
         held = probe.values[expression]
         captured = {v for v, where in held.items() if any(how & (CAPTURED | DOUBTED) for _, how in where)}
-        if answer.captured != "no" and not captured:
-            continue
+        if (answer.captured != "no" and not captured) or all(isinstance(v, (Ext, ModuleRef)) for v in held):
+            continue  # that `torch.cuda` is torch.cuda goes without saying
         texts = sorted({in_words(v) for v in (captured if answer.captured != "no" else held)})
         answer.values.append(
             Known(

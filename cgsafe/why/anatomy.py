@@ -72,14 +72,28 @@ def _search(body: list[ast.stmt], line: int, so_far: Spot) -> Spot | None:
         last = statement.end_lineno or statement.lineno
         inner_first = [min(s.lineno for s in inner) for _, inner in parts(statement) if inner]
         if inner_first:
-            last = max(first, min(inner_first) - 1)
-            if line > last:
+            if line >= min(inner_first):
                 return None  # a blank line or a comment between the statements of a block
+            last = _header_end(statement)
         header = isinstance(statement, (*FUNCTIONS, ast.ClassDef))
         spot = _inside(so_far, statement, "", [], body, position) if header else so_far
         blocks = [*so_far.blocks, Block(statement, "", body, position)] if not header else []
         return Spot(statement, spot.function, spot.functions, spot.cls, first, last, blocks, header)
     return None
+
+
+def _header_end(statement: ast.stmt) -> int:
+    """The last line of what stands above the blocks of a statement."""
+    blocks = {id(s) for _, inner in parts(statement) for s in inner}
+    last = statement.lineno
+    stack = [c for c in ast.iter_child_nodes(statement) if id(c) not in blocks]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, (ast.ExceptHandler, ast.match_case)):
+            continue
+        last = max(last, getattr(node, "end_lineno", None) or 0)
+        stack.extend(ast.iter_child_nodes(node))
+    return last
 
 
 def _inside(

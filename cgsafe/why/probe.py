@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cgsafe.events import Region
-from cgsafe.values import UNKNOWN, Value
+from cgsafe.values import UNKNOWN, ExtMethod, Value
 from cgsafe.walk import frame as frames
 from cgsafe.walk.frame import Frame, source_of
 
@@ -86,7 +86,8 @@ class Probe:
         self.outcomes.setdefault(key, set()).add(outcome)
 
     def called(self, frame: Frame, callee: Value, node: Any) -> None:
-        if callee is UNKNOWN and isinstance(node, ast.Call):
+        unknown = callee is UNKNOWN or (isinstance(callee, ExtMethod) and callee.receiver is UNKNOWN)
+        if unknown and isinstance(node, ast.Call):
             function = node.func
             last = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
             if last == self.name and standing(frame.region) != HOST:
@@ -125,7 +126,8 @@ def watching(probe: Probe) -> Iterator[None]:
 
         return run
 
-    Frame.eval, Frame.condition, Frame.call_value = watched_eval, watched_condition, watched_call
+    for name, hook in (("eval", watched_eval), ("condition", watched_condition), ("call_value", watched_call)):
+        setattr(Frame, name, hook)
     frames._STATEMENTS.update({kind: watched(handler) for kind, handler in statements.items()})
     try:
         yield

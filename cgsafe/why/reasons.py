@@ -65,7 +65,12 @@ class Reasons:
         """Why the statement is not captured, the nearest reason first."""
         if not spot.function:
             return [
-                Reason("it stands at module level: it runs once, when the module is imported", file.path, spot.first)
+                Reason(
+                    f"it stands in the body of {f'the class `{spot.cls}`' if spot.cls else 'the module'}: it runs once, "
+                    "when the module is imported",
+                    file.path,
+                    spot.first,
+                )
             ]
         inside = self.inside(file.path, spot)
         if inside:
