@@ -84,7 +84,7 @@ def inventory(
 def _refused(
     project: Project, settings: Settings, outcome: Outcome, by_path: dict[str, str], show: Shown
 ) -> Iterator[Refused]:
-    walker = Walker(project, Reader(settings))
+    walker = Walker(project, Reader(settings), settings.profile)
     made = instantiated_names(walker)
     for path in sorted(by_path):
         file = project.files.get(path)
@@ -98,7 +98,7 @@ def _refused(
             reason = (
                 reason
                 or folder_refusal(walker, file)
-                or walker.tables.not_captured_by(file.module, definition.name)
+                or walker.by_package.of(file.module).not_captured_by(file.module, definition.name)
                 or _called(outcome, path, qualified, definition.name in made)
             )
             if reason:

@@ -53,8 +53,9 @@ def module_candidates(walker: Walker, paths: Iterable[str]) -> list[Candidate]:
         file = walker.project.files[path]
         if _host_only(walker, file):
             continue
+        tables = walker.by_package.of(file.module)
         for qualified, info in file.index["classes"].items():
-            if not walker.tables.is_captured(file.module, qualified.rpartition(".")[2]):
+            if tables.not_captured_by(file.module, qualified.rpartition(".")[2]):
                 continue
             if "forward" in info["methods"] or info["bases"]:
                 found.append(Candidate(path, "module", qualified))
@@ -156,7 +157,7 @@ def start_module(walker: Walker, candidate: Candidate) -> Start | None:
     found = classes.find(definition, "forward")
     assert found is not None
     owner = found[0]
-    traced = walker.tables.compiles_class(definition)
+    traced = walker.by_package.of(file.module).compiles_class(definition)
     where = COMPILED_FORWARD if traced else FORWARD
     receiver = classes.generic(definition)
     method = classes.member(owner, "forward", found[1], receiver)
@@ -202,9 +203,10 @@ def module_refusal(walker: Walker, definition: ClassDef) -> str:
 
 def folder_refusal(walker: Walker, file: Any) -> str:
     """Why no forward in a file is a root; "" where nothing speaks against it."""
-    if not walker.tables.is_run(file.path):
+    tables = walker.by_package.of(file.module)
+    if not tables.is_run(file.path):
         return "nothing runs its file: it is a template or a converter by its name"
-    folder = next((p for p in file.module.split(".")[:-1] if p in walker.tables.host_only_folders), "")
+    folder = next((p for p in file.module.split(".")[:-1] if p in tables.host_only_folders), "")
     return f"it lies in a folder `{folder}`, which is not what a serving engine captures" if folder else ""
 
 

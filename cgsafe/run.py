@@ -59,7 +59,7 @@ class Outcome:
 def analyse(project: Project, settings: Settings, rules: Sequence[type[Rule]], progress: Progress | None) -> Outcome:
     """Walk from all roots, or recall what an earlier run over the very same contents found."""
     store = Store("runs", KEEP_RUNS) if settings.cache else None
-    key = _key(project, rules) if store is not None else ""
+    key = _key(project, settings, rules) if store is not None else ""
     if store is not None:
         kept = store.load(key)
         if kept is not None:
@@ -80,8 +80,8 @@ def analyse(project: Project, settings: Settings, rules: Sequence[type[Rule]], p
     return outcome
 
 
-def _key(project: Project, rules: Sequence[type[Rule]]) -> str:
-    digest = hashlib.blake2b(tool_stamp().encode(), digest_size=16)
+def _key(project: Project, settings: Settings, rules: Sequence[type[Rule]]) -> str:
+    digest = hashlib.blake2b(f"{tool_stamp()} {settings.profile}".encode(), digest_size=16)
     for rule in sorted(rules, key=lambda r: r.code):
         digest.update(f"{rule.code} {rule.__module__}".encode())
         try:
@@ -97,7 +97,7 @@ def _key(project: Project, rules: Sequence[type[Rule]]) -> str:
 
 
 def _analyse(project: Project, settings: Settings, rules: Sequence[type[Rule]], progress: Progress | None) -> Outcome:
-    walker = Walker(project, Reader(settings))
+    walker = Walker(project, Reader(settings), settings.profile)
     first, second = _plan(walker)
     jobs = available(settings.jobs) if sum(map(len, [*first, *second])) >= SMALL else 1
     if jobs > 1:
@@ -127,7 +127,7 @@ def walk_whole(project: Project, settings: Settings, rules: Sequence[type[Rule]]
     gc_was_on = gc.isenabled()
     gc.disable()
     try:
-        share = Share(Walker(project, Reader(settings)), rules)
+        share = Share(Walker(project, Reader(settings), settings.profile), rules)
         share.walk_both(*_plan(share.walker), progress)
         return share
     finally:

@@ -15,6 +15,7 @@ class Settings:
     ignore: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()  # gitignore-style patterns, relative to the working directory
     min_confidence: Confidence = Confidence.MEDIUM
+    profile: str = ""  # what the project adds to the framework profiles, as JSON text
     all_paths: bool = False
     jobs: int = 0  # 0: as many as there are processors
     cache: bool = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -70,7 +71,7 @@ def ask(write, capsys):
     write({"model.py": MODEL, "helpers.py": HELPERS, "pyproject.toml": ""})
 
     def asker(path: str, text: str, *options: str) -> dict:
-        lines = open(path).read().split("\n")
+        lines = Path(path).read_text().split("\n")
         line = next(number for number, content in enumerate(lines, 1) if text in content)
         assert main(["why", f"{path}:{line}", "--output-format", "json", *options]) == 0
         return json.loads(capsys.readouterr().out)
@@ -150,7 +151,7 @@ def test_text_for_people(ask, capsys):
     ],
 )
 def test_a_question_without_an_answer_is_a_usage_error(ask, capsys, place, message):
-    open("broken.py", "w").write("def f(:\n")
+    Path("broken.py").write_text("def f(:\n")
     assert main(["why", place]) == 2
     assert message.lower() in capsys.readouterr().err.lower()
 

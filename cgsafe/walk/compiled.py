@@ -162,7 +162,7 @@ def _registrations(walker: Any, file: Any, ops: dict[str, Value]) -> None:
     for line in file.index["triggers"]["op"]:
         text = lines[line - 1]
         name = text.strip().partition("(")[0].rpartition(".")[2].strip()
-        if name not in walker.tables.op_registrars and name != "impl":
+        if name not in walker.by_package.of(file.module).op_registrars and name != "impl":
             continue
         call = _call_at(lines, line)
         if call is None:

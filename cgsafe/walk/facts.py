@@ -10,6 +10,7 @@ from typing import Any
 
 from cgsafe.events import Region
 from cgsafe.knowledge import load, tables
+from cgsafe.profiles import merged, special_packages
 from cgsafe.values import (
     BOOL,
     FALSE,
@@ -66,7 +67,7 @@ _CONSTANT_ATTRIBUTES: dict[str, Value] = {
 class Facts:
     """Everything that the walk looks up by name."""
 
-    def __init__(self) -> None:
+    def __init__(self, added: str = "", package: str = "") -> None:
         known = tables()
         self.functions = known.functions
         self.methods = known.methods
@@ -95,34 +96,43 @@ class Facts:
         self.frozen_calls: dict[str, str] = {n: kind for kind, names in frozen["functions"].items() for n in names}
         self._frozen_starts: dict[str, str] = {n: k for k, names in frozen["packages"].items() for n in names}
         self.frozen_methods: dict[str, str] = {n: kind for kind, names in frozen["methods"].items() for n in names}
-        guards = load("guards")
-        self._external_guards: dict[str, Any] = guards["external"]
-        self._named_guards: dict[str, Any] = guards["named"]
-        conventions = load("conventions")
-        self._names: dict[str, str] = conventions["names"]
-        host = conventions["host"]
+        self._profile(merged(added, package))
+        self.debug = bool(os.environ.get("CGSAFE_DEBUG"))
+
+    def _profile(self, profile: dict[str, Any]) -> None:
+        """Take over what frameworks mean by their names."""
+        roots, functions, decorators = profile["roots"], profile["functions"], profile["decorators"]
+        self._bases = tuple(roots["module_bases"])
+        self._not_captured_modules = tuple(roots["not_captured_modules"])
+        self._not_captured_classes = tuple(roots["not_captured_classes"])
+        self.not_run = tuple(roots["not_run"])
+        self.host_only_folders = frozenset(roots["host_only_folders"])
+        self.root_patterns: dict[str, tuple[str, ...]] = {
+            kind: tuple(roots[kind]) for kind in ("captured", "compiled", "hot_path")
+        }
+        self.host_setup = frozenset(functions["host_setup"])
+        self.warm_up = frozenset(functions["warm_up"])
+        self.current_streams = frozenset(functions["current_stream"])
+        self.compiled_classes = frozenset(decorators["compiled_classes"])
+        self.eager_breaks = frozenset(decorators["eager_breaks"])
+        self.transparent = frozenset(decorators["transparent"])
+        self.kernels = frozenset(decorators["kernels"])
+        self.autotuners = frozenset(decorators["autotuners"])
+        self.sync_allowed = frozenset(profile["contexts"]["sync_allowed"])
+        self.op_registrars = frozenset(profile["custom_ops"]["registrars"])
+        self.op_decorators = frozenset(profile["custom_ops"]["decorators"])
+        self.splitting_ops = frozenset(profile["custom_ops"]["splitting"])
+        self.elsewhere = frozenset(profile["dispatch"]["elsewhere"])
+        self.host_objects = frozenset(profile["objects"]["host"])
+        self.fields: dict[str, dict[str, str]] = profile["objects"]["fields"]
+        self._external_guards: dict[str, Any] = profile["guards"]["external"]
+        self._named_guards: dict[str, Any] = profile["guards"]["named"]
+        self._names: dict[str, str] = profile["names"]
+        host = profile["host_names"]
         self._host_ends = (tuple(host["suffixes"]), tuple(host["prefixes"]))
         self._numpy_ends = (tuple(host["numpy_suffixes"]), tuple(host["numpy_prefixes"]))
-        frameworks = load("frameworks")
-        self._bases: list[str] = frameworks["modules"]["bases"]
-        self.compiled_classes = frozenset(frameworks["decorators"]["compiled_classes"])
-        self.eager_breaks = frozenset(frameworks["decorators"]["eager_breaks"])
-        self.host_objects = frozenset(frameworks["host_objects"]["classes"])
-        self.transparent = frozenset(frameworks["decorators"]["transparent"])
-        self.host_setup = frozenset(frameworks["functions"]["host_setup"])
-        self._packages: dict[str, Any] = frameworks["packages"]
-        self._not_captured_modules = tuple(frameworks["roots"]["not_captured_modules"])
-        self._not_captured_classes = tuple(frameworks["roots"]["not_captured_classes"])
-        self.not_run: tuple[str, ...] = tuple(frameworks["roots"]["not_run"])
-        self.kernels = frozenset(frameworks["decorators"]["kernels"])
-        self.autotuners = frozenset(frameworks["decorators"]["autotuners"])
-        self.current_streams = frozenset(frameworks["functions"]["current_stream"])
-        self.sync_allowed = frozenset(frameworks["contexts"]["sync_allowed"])
-        self.op_registrars = frozenset(frameworks["custom_ops"]["registrars"])
-        self.op_decorators = frozenset(frameworks["custom_ops"]["decorators"])
-        self.idioms: dict[str, list[str]] = frameworks["idioms"]
-        self.host_only_folders = frozenset(frameworks["roots"]["host_only_folders"])
-        self.debug = bool(os.environ.get("CGSAFE_DEBUG"))
+        self.stream_idiom = tuple(profile["idioms"]["current_stream"])
+        self.doubted_dtypes = frozenset(profile["doubts"]["dtypes"])
 
     # -- names -----------------------------------------------------------------------------------------------------
 
@@ -167,7 +177,7 @@ class Facts:
         return any(d.rpartition(".")[2] in self.compiled_classes for d in definition.decorators)
 
     def is_module_base(self, name: str) -> bool:
-        return _matches(name, tuple(self._bases))
+        return _matches(name, self._bases)
 
     def module_attribute(self, name: str) -> str | None:
         """What torch.nn.Module and its layers have under a name: "bool", "tensor" or "method"."""
@@ -224,7 +234,7 @@ class Facts:
         answer = self._named_guards.get(definition.name)
         if answer is not None:
             return self._answer(answer, region)
-        if definition.name in self.host_setup:
+        if definition.name in self.host_setup or definition.name in self.elsewhere or definition.name in self.warm_up:
             return "cut"
         if definition.name in self.current_streams and region.captured:
             return ExtInstance("torch.cuda.Stream", "current_stream")
@@ -238,23 +248,15 @@ class Facts:
                 return "cut"
         return None
 
-    def is_captured(self, module: str, cls: str) -> bool:
-        """False for modules whose forward, by the frameworks' own habits, runs outside of captures."""
-        own = self._packages.get(module.partition(".")[0], {})
-        return not (
-            _matches(module, (*self._not_captured_modules, *own.get("not_captured_modules", ())))
-            or _matches(cls, (*self._not_captured_classes, *own.get("not_captured_classes", ())))
-        )
-
     def not_captured_by(self, module: str, cls: str) -> str:
-        """Which habit says that the forward of a class runs outside of captures; "" where none does."""
-        own = self._packages.get(module.partition(".")[0], {})
-        for pattern in (*self._not_captured_modules, *own.get("not_captured_modules", ())):
-            if _matches(module, (pattern,)):
-                return f"by profile, modules named `{pattern}` run outside of captures"
-        for pattern in (*self._not_captured_classes, *own.get("not_captured_classes", ())):
-            if _matches(cls, (pattern,)):
-                return f"by profile, classes named `{pattern}` run outside of captures"
+        """Which habit of a framework says that the forward of a class runs outside of captures; "" where none does."""
+        for kind, name, patterns in (
+            ("modules", module, self._not_captured_modules),
+            ("classes", cls, self._not_captured_classes),
+        ):
+            if _matches(name, patterns):
+                pattern = next(p for p in patterns if _matches(name, (p,)))
+                return f"by profile, {kind} named `{pattern}` run outside of captures"
         return ""
 
     def is_run(self, path: str) -> bool:
@@ -317,6 +319,20 @@ def _matches(name: str, patterns: tuple[str, ...]) -> bool:
     return any(fnmatch.fnmatchcase(name, p) for p in patterns)
 
 
+class FactsByPackage:
+    """The facts that count in each package: most packages share one view."""
+
+    def __init__(self, added: str = "") -> None:
+        self.general = facts(added, "")
+        self._added = added
+        self._special = special_packages(added)
+
+    def of(self, module: str) -> Facts:
+        """What counts in a module, by its dotted name."""
+        package = module.partition(".")[0]
+        return facts(self._added, package) if package in self._special else self.general
+
+
 @cache
-def facts() -> Facts:
-    return Facts()
+def facts(added: str, package: str) -> Facts:
+    return Facts(added, package)

@@ -45,7 +45,7 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
 
     def __init__(self, walker: Any, node: Any, shape: Any, file: File, offset: int):
         self.walker = walker
-        self.tables = walker.tables
+        self.tables = walker.by_package.of(file.module)
         self.node = node
         self.sink = node  # where events and calls go: another node inside a capture that opens here
         self.shape = shape

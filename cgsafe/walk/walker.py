@@ -30,7 +30,7 @@ from cgsafe.values import (
 )
 from cgsafe.walk.arguments import Arguments, bind
 from cgsafe.walk.defs import ClassDef, Definitions, FunctionDef, Text
-from cgsafe.walk.facts import facts
+from cgsafe.walk.facts import FactsByPackage
 
 MAX_STACK = 100  # calls deep; what lies deeper is unknown
 MAX_HOST_DEPTH = 2  # calls of host code that are followed while objects are made and decorators applied
@@ -113,14 +113,15 @@ class Node:
 class Walker:
     """Holds everything that one process has found out. Its answers do not depend on the order of the questions."""
 
-    def __init__(self, project: Project, read: Any):
+    def __init__(self, project: Project, read: Any, profile: str = ""):
         from cgsafe.walk.classes import ClassTable
 
         self.project = project
         self._read = read  # callable: path -> text
         self._texts: dict[str, Text] = {}
         self.definitions = Definitions(self.text)
-        self.tables = facts()
+        self.by_package = FactsByPackage(profile)
+        self.tables = self.by_package.general
         self.nodes: dict[Any, Node] = {}
         self._provisional: dict[Any, Node] = {}
         self._active: dict[Any, int] = {}  # key -> position on the stack
@@ -282,7 +283,8 @@ class Walker:
         found = self._decorated.get(key)
         if found is not None:
             return found
-        if all(d.rpartition(".")[2] in self.tables.transparent for d in definition.decorators):
+        transparent = self.by_package.of(definition.file.module).transparent
+        if all(d.rpartition(".")[2] in transparent for d in definition.decorators):
             self._decorated[key] = value
             return value
         if key in self._decorating:

@@ -136,8 +136,7 @@ class Withs:
         return ExtInstance("torch.cuda.graph")
 
     def stream_idiom(self: Frame) -> tuple[str, str]:
-        package = self.file.module.partition(".")[0]
-        found = self.tables.idioms.get(package)
+        found = self.tables.stream_idiom
         return (found[0], found[1]) if found else ("", "")
 
     def stream_method(self: Frame, name: str, node: Any) -> None:

@@ -182,7 +182,7 @@ class Reasons:
         if spot.outermost not in file.index["functions"]:
             return []
         definition = self.walker.definitions.function(file, spot.outermost)
-        tables = self.walker.tables
+        tables = self.walker.by_package.of(file.module)
         verdict = tables.function_verdict(definition, FORWARD)
         if verdict is None:
             return []
@@ -206,7 +206,9 @@ class Reasons:
         if said == NO_MODULE:
             return []
         if not said:
-            said = folder_refusal(self.walker, file) or self.walker.tables.not_captured_by(file.module, definition.name)
+            said = folder_refusal(self.walker, file) or self.walker.by_package.of(file.module).not_captured_by(
+                file.module, definition.name
+            )
         if said:
             return [Reason(f"the forward of `{owner}` is no root: {said}", *place)]
         if spot.outermost.rpartition(".")[2] != "forward":
