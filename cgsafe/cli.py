@@ -59,6 +59,12 @@ def cli() -> None:
     "--output-format", type=click.Choice(FORMAT_NAMES, case_sensitive=False), default="text", show_default=True
 )
 @click.option("--output", metavar="FILE", help="Write the findings to a file instead of standard output.")
+@click.option(
+    "--hot-path", is_flag=True, help="Also warn of waits in code that runs at every step outside of captures."
+)
+@click.option(
+    "--show-suppressed", is_flag=True, help="With --hot-path: also waits in blocks in which the code accepts them."
+)
 @click.option("--all-paths", is_flag=True, help="Show one path from each capture root, not just the shortest of all.")
 @click.option(
     "--jobs", "-j", type=click.IntRange(min=0), default=0, metavar="N", help="Processes; 0: one per processor.  [0]"
@@ -94,6 +100,8 @@ def check(**options: Any) -> int:
         exclude=options["exclude"],
         min_confidence=Confidence[options["min_confidence"].upper()] if options["min_confidence"] else None,
         all_paths=options["all_paths"],
+        hot_path=options["hot_path"],
+        show_accepted=options["show_suppressed"],
         jobs=options["jobs"],
         cache=not options["no_cache"],
         stdin=sys.stdin.buffer.read() if "-" in paths else None,

@@ -36,6 +36,7 @@ class Config:
     ignore: tuple[str, ...] | None = None
     exclude: tuple[str, ...] | None = None
     min_confidence: Confidence | None = None
+    hot_path: bool | None = None
     profile: dict[str, Any] | None = None  # additions to the framework profiles
     lines: dict[str, int] = field(default_factory=dict)  # the line of each key, as far as it could be found
 
@@ -66,6 +67,12 @@ def _confidence(value: Any) -> Confidence:
     return Confidence[value.upper()]
 
 
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"expected true or false, found {_described(value)}")
+    return value
+
+
 def _profile(value: Any) -> dict[str, Any]:
     from cgsafe.profiles import validated
 
@@ -79,6 +86,7 @@ KEYS: dict[str, Callable[[Any], Any]] = {
     "exclude": _strings,
     "min-confidence": _confidence,
     "profile": _profile,
+    "hot-path": _flag,
 }
 
 
@@ -107,6 +115,7 @@ def merge(
     ignore: tuple[str, ...] = (),
     exclude: tuple[str, ...] = (),
     min_confidence: Confidence | None = None,
+    hot_path: bool = False,
     **others: Any,
 ) -> Settings:
     """Settings out of the configuration and the command line.
@@ -119,6 +128,7 @@ def merge(
         select=select or config.select or (),
         ignore=tuple(dict.fromkeys(ignored)),
         exclude=tuple(dict.fromkeys((*_rebased(config), *exclude))),
+        hot_path=hot_path or config.hot_path or False,
         profile=json.dumps(config.profile, sort_keys=True) if config.profile else "",
         min_confidence=min_confidence or config.min_confidence or Settings.min_confidence,
         **others,

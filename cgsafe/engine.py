@@ -93,7 +93,7 @@ def _findings(report: Report, project: Project, reaches: Reaches, settings: Sett
         if best.confidence < settings.min_confidence:
             report.hidden += 1
             continue
-        if best.group is not None:
+        if best.group is not None and not best.accepted:
             held = groups.get((spot.code, spot.path, best.group))
             if held is not None:
                 report.findings[held] = _widened(report.findings[held], best)
@@ -102,7 +102,7 @@ def _findings(report: Report, project: Project, reaches: Reaches, settings: Sett
         also: tuple[tuple[Root, tuple[Step, ...]], ...] = ()
         if settings.all_paths:
             also = tuple((show.root(w.root), show.steps(w.steps)) for w in ways[1:])
-        report.findings.append(
+        (report.accepted if best.accepted else report.findings).append(
             Finding(
                 code=spot.code,
                 name=best.name,
@@ -122,6 +122,8 @@ def _findings(report: Report, project: Project, reaches: Reaches, settings: Sett
                 fix=best.fix,
                 fingerprint=fingerprint(*key, ordinals[key]),
                 outside=not inside,
+                region=best.region,
+                accepted=best.accepted,
             )
         )
     report.findings.sort(key=lambda f: (f.path, f.line, f.column, f.code))

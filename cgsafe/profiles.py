@@ -95,7 +95,7 @@ SCHEMA: dict[str, dict[str, Reader]] = {
         ),
         _names,
     ),
-    "functions": dict.fromkeys(("host_setup", "warm_up", "current_stream"), _names),
+    "functions": dict.fromkeys(("host_setup", "warm_up", "current_stream", "eager"), _names),
     "decorators": dict.fromkeys(("compiled_classes", "eager_breaks", "kernels", "autotuners", "transparent"), _names),
     "contexts": dict.fromkeys(("sync_allowed", "comments"), _names),
     "custom_ops": dict.fromkeys(("registrars", "decorators", "splitting"), _names),

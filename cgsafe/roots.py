@@ -13,6 +13,7 @@ from cgsafe.values import Class, Compiled, Func, Instance, Value, parts_of
 from cgsafe.walk.arguments import Arguments
 from cgsafe.walk.defs import ClassDef, FunctionDef
 from cgsafe.walk.entry import root_arguments
+from cgsafe.walk.facts import matches
 from cgsafe.walk.walker import Node, Walker
 
 SITE_DEPTH = 6  # calls of host code that are followed on the way to a capture
@@ -20,6 +21,12 @@ FORWARD = region(True, False, "", False, "module-forward")
 COMPILED_FORWARD = region(True, True, "", False, "compiled-module")
 GRAPHED = region(True, False, "", True, "graphed-callable")
 COMPILED = region(True, True, "", True, "compile")
+# Functions that a profile names: kind of candidate -> region, and why it is a root.
+NAMED = {
+    "captured": (region(True, False, "", False, "profile"), "a profile says that `{}` is captured"),
+    "compiled": (region(True, True, "", False, "profile"), "a profile says that `{}` is compiled and captured"),
+    "hot_path": (region(True, False, "", False, "hot-path", hot=True), "by profile, `{}` runs at every step"),
+}
 
 
 @dataclass(frozen=True)
@@ -38,7 +45,7 @@ class Candidate:
     """Something that may be a root, named so that it can be shared out among processes: (path, kind, qualified name)."""
 
     path: str
-    kind: str  # "module", "site"
+    kind: str  # "module", "site", or a key of NAMED
     name: str
 
     @property
@@ -60,6 +67,51 @@ def module_candidates(walker: Walker, paths: Iterable[str]) -> list[Candidate]:
             if "forward" in info["methods"] or info["bases"]:
                 found.append(Candidate(path, "module", qualified))
     return found
+
+
+def named_candidates(walker: Walker, paths: Iterable[str], kinds: Iterable[str]) -> list[Candidate]:
+    """The functions that profiles name, by `Class.method` or by full dotted name; `*` matches any text."""
+    found = []
+    for path in sorted(paths):
+        file = walker.project.files[path]
+        tables = walker.by_package.of(file.module)
+        patterns = [(kind, tables.root_patterns[kind]) for kind in kinds if tables.root_patterns[kind]]
+        if not patterns or _host_only(walker, file):
+            continue
+        for qualified in file.index["functions"]:
+            for kind, wanted in patterns:
+                if matches(qualified, wanted) or matches(f"{file.module}.{qualified}", wanted):
+                    found.append(Candidate(path, kind, qualified))
+    return found
+
+
+def start_named(walker: Walker, candidate: Candidate) -> Start | None:
+    """Walk a function that a profile names."""
+    where, reason = NAMED[candidate.kind]
+    file = walker.project.files[candidate.path]
+    definition = walker.definitions.function(file, candidate.name)
+    if _is_stub(walker, definition):
+        return None
+    try:
+        args = root_arguments(walker, definition, _receiver(walker, definition), where)
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+    root = Root(where.root, reason.format(definition.qualname), file.path, definition.line, definition.qualname)
+    node = Node(definition, where, (), None)
+    frame = _entry_frame(walker, node, file)
+    frame.call_value(walker.decorated(definition, None), args, _Anchor(definition.line))
+    return Start(root, node, False)
+
+
+def _receiver(walker: Walker, definition: FunctionDef) -> Value | None:
+    """What a method is called on."""
+    from cgsafe.walk.attributes import binding
+
+    owner = definition.cls
+    if owner is None:
+        return None
+    kind = binding(definition)
+    return walker.classes.generic(owner) if kind == "instance" else Class(owner) if kind == "class" else None
 
 
 def _host_only(walker: Walker, file: Any) -> bool:
@@ -286,20 +338,11 @@ def _walk_site(walker: Walker, candidate: Candidate) -> None:
     file = walker.project.files[candidate.path]
     if candidate.name:
         definition = walker.definitions.function(file, candidate.name)
-        receiver: Value | None = None
-        if definition.cls is not None:
-            from cgsafe.walk.attributes import binding
-
-            kind = binding(definition)
-            owner = definition.cls
-            if definition.name == "__init__":
-                walker.classes.ensure_made(walker.classes.generic(owner))  # what it stores is to be kept
-                return
-            receiver = (
-                walker.classes.generic(owner) if kind == "instance" else Class(owner) if kind == "class" else None
-            )
+        if definition.cls is not None and definition.name == "__init__":
+            walker.classes.ensure_made(walker.classes.generic(definition.cls))  # what it stores is to be kept
+            return
         try:
-            args = root_arguments(walker, definition, receiver, HOST)
+            args = root_arguments(walker, definition, _receiver(walker, definition), HOST)
         except (SyntaxError, ValueError, RecursionError):
             return
         walker.decorated(definition, None)

@@ -16,13 +16,16 @@ from cgsafe.findings import Problem
 from cgsafe.index.project import Project
 from cgsafe.parallel import Helper, Queue, available
 from cgsafe.roots import (
+    NAMED,
     Candidate,
     Start,
     explicit_starts,
     instantiated_names,
     module_candidates,
+    named_candidates,
     site_candidates,
     start_module,
+    start_named,
     walk_site,
 )
 from cgsafe.rule import Rule, RuleSet
@@ -81,7 +84,9 @@ def analyse(project: Project, settings: Settings, rules: Sequence[type[Rule]], p
 
 
 def _key(project: Project, settings: Settings, rules: Sequence[type[Rule]]) -> str:
-    digest = hashlib.blake2b(f"{tool_stamp()} {settings.profile}".encode(), digest_size=16)
+    digest = hashlib.blake2b(
+        f"{tool_stamp()} {settings.profile} {settings.hot_path} {settings.show_accepted}".encode(), digest_size=16
+    )
     for rule in sorted(rules, key=lambda r: r.code):
         digest.update(f"{rule.code} {rule.__module__}".encode())
         try:
@@ -98,27 +103,33 @@ def _key(project: Project, settings: Settings, rules: Sequence[type[Rule]]) -> s
 
 def _analyse(project: Project, settings: Settings, rules: Sequence[type[Rule]], progress: Progress | None) -> Outcome:
     walker = Walker(project, Reader(settings), settings.profile)
-    first, second = _plan(walker)
-    jobs = available(settings.jobs) if sum(map(len, [*first, *second])) >= SMALL else 1
+    first, second, hot = _plan(walker, settings)
+    jobs = available(settings.jobs) if sum(map(len, [*first, *second, *hot])) >= SMALL else 1
     if jobs > 1:
-        outcomes = _shared(walker, rules, (first, second), jobs, progress)
+        outcomes = _shared(walker, rules, (first, second, hot), jobs, progress)
         if outcomes is not None:
             return _merged(outcomes)
     share = Share(walker, rules)
-    reached = share.walk_both(first, second, progress)
+    reached = share.walk_three(first, second, hot, progress)
     outcome = share.outcome()
     outcome.reached = reached
     return _merged([outcome])
 
 
-def _plan(walker: Walker) -> tuple[list[list[Candidate]], list[list[Candidate]]]:
-    """First what nobody is seen to make, mostly whole models; then what these may reach."""
+Chunks = list[list[Candidate]]
+
+
+def _plan(walker: Walker, settings: Settings) -> tuple[Chunks, Chunks, Chunks]:
+    """First what nobody is seen to make, mostly whole models; then what these may reach; then what is not captured."""
+    walker.keep_accepted = settings.hot_path and settings.show_accepted
     paths = sorted(walker.project.files)
     names = instantiated_names(walker)
     modules = module_candidates(walker, paths)
     top = [c for c in modules if c.name.rpartition(".")[2] not in names]
     rest = [c for c in modules if c.name.rpartition(".")[2] in names]
-    return _chunks([*site_candidates(walker, paths), *top]), _chunks(rest)
+    named = named_candidates(walker, paths, ("captured", "compiled"))
+    hot = named_candidates(walker, paths, ("hot_path",)) if settings.hot_path else []
+    return _chunks([*site_candidates(walker, paths), *named, *top]), _chunks(rest), _chunks(hot)
 
 
 def walk_whole(project: Project, settings: Settings, rules: Sequence[type[Rule]], progress: Progress | None) -> Share:
@@ -128,7 +139,7 @@ def walk_whole(project: Project, settings: Settings, rules: Sequence[type[Rule]]
     gc.disable()
     try:
         share = Share(Walker(project, Reader(settings), settings.profile), rules)
-        share.walk_both(*_plan(share.walker), progress)
+        share.walk_three(*_plan(share.walker, settings), progress)
         return share
     finally:
         gc.freeze()
@@ -145,18 +156,19 @@ def _chunks(candidates: list[Candidate]) -> list[list[Candidate]]:
 def _shared(
     walker: Walker,
     rules: Sequence[type[Rule]],
-    chunks: tuple[list[list[Candidate]], list[list[Candidate]]],
+    chunks: tuple[Chunks, Chunks, Chunks],
     jobs: int,
     progress: Progress | None,
 ) -> list[Outcome] | None:
     """Walk with helpers; None where one of them died, and all is to be done again by this process alone."""
-    queues = (Queue(len(chunks[0]), jobs == 2), Queue(len(chunks[1]), jobs == 2))
+    queues = tuple(Queue(len(part), jobs == 2) for part in chunks)
 
     def work(connection: Connection) -> None:
         share = Share(walker, rules, False)
         share.walk_queue(chunks[0], queues[0], None, None)
         connection.send(share.reached())
         share.walk_queue(chunks[1], queues[1], set(connection.recv()), None)
+        share.walk_queue(chunks[2], queues[2], None, None)
         part = share.outcome()
         connection.send(
             (to_plain(part.reaches), part.roots, part.statistics, part.faults, part.rule_failures, part.cuts)
@@ -172,6 +184,7 @@ def _shared(
         for helper in helpers:
             helper.send(sorted(reached))
         mine.walk_queue(chunks[1], queues[1], reached, progress)
+        mine.walk_queue(chunks[2], queues[2], None, progress)
         outcomes = [mine.outcome()]
         outcomes[0].reached = reached
         for helper in helpers:
@@ -204,13 +217,12 @@ class Share:
         for number, chunk in enumerate(chunks):
             self.walk(_left(chunk, reached or ()), number, len(chunks), progress)
 
-    def walk_both(
-        self, first: list[list[Candidate]], second: list[list[Candidate]], progress: Progress | None
-    ) -> set[Place]:
+    def walk_three(self, first: Chunks, second: Chunks, hot: Chunks, progress: Progress | None) -> set[Place]:
         """Walk all roots; returns the modules that those of the first round reached."""
         self.walk_all(first, None, progress)
         reached = set(self.reached())
         self.walk_all(second, reached, progress)
+        self.walk_all(hot, None, progress)
         return reached
 
     def all_starts(self) -> list[Start]:
@@ -236,7 +248,8 @@ class Share:
                 if candidate.kind == "site":
                     walk_site(self.walker, candidate)
                 else:
-                    start = start_module(self.walker, candidate)
+                    find = start_named if candidate.kind in NAMED else start_module
+                    start = find(self.walker, candidate)
                     if start is not None:
                         self.starts.append(start)
             except Exception as error:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from cgsafe.events import CaptureSite
+from cgsafe.events import CaptureSite, CompiledCall
 from cgsafe.findings import Confidence, Edit, Fix, Root, Severity, Step
 from cgsafe.forks import stream_hazards
 from cgsafe.roots import Start
@@ -39,12 +39,15 @@ class Reach:
     function: str
     source: str
     group: tuple[int, int] | None = None
+    region: str = "captured"  # or "hot-path"
+    accepted: str = ""  # the block in which the author accepts a wait
 
     def rank(self) -> Any:
         """Smaller is better: surer, then shorter, then by text, so that the choice is the same in every run."""
         return (
             -self.confidence,
             self.severity is not Severity.ERROR,
+            self.accepted != "",
             len(self.steps),
             [(s.path, s.line) for s in self.steps],
             (self.root.path, self.root.line, self.root.function),
@@ -122,6 +125,8 @@ def node_order(node: Node) -> tuple[str, str]:
 def _add(
     best: dict[Spot, Reach], start: Start, node: Node, parents: dict[Node, Any], event: Any, rule: Any, hit: Any
 ) -> None:
+    if event.region.hot and isinstance(event, CompiledCall):
+        return  # no graph records here, and compiled code may run compiled code
     if hit.unless_warmed and event.signature in start.warm:
         return
     place = event.place
@@ -149,14 +154,16 @@ def _add(
         start.root,
         tuple(steps),
         int(confidence),
-        hit.message,
-        hit.severity or rule.severity,
+        f"{hit.message}; this stalls the host at every step" if event.region.hot else hit.message,
+        Severity.WARNING if event.region.hot else hit.severity or rule.severity,
         hit.fix,
         (end_line, end_column),
         rule.name,
         hit.function or place.function,
         event.source,
         hit.group,
+        "hot-path" if event.region.hot else "captured",
+        event.region.accepted,
     )
     present = best.get(spot)
     if present is None or reach.rank() < present.rank():
@@ -231,6 +238,8 @@ def to_plain(reaches: Reaches) -> list[Any]:
                     reach.function,
                     reach.source,
                     reach.group,
+                    reach.region,
+                    reach.accepted,
                 )
             )
     return [
@@ -261,6 +270,8 @@ def from_plain(data: list[Any]) -> Reaches:
         function,
         source,
         group,
+        region,
+        accepted,
     ) in data[2]:
         reach = Reach(
             roots[root],
@@ -274,6 +285,8 @@ def from_plain(data: list[Any]) -> Reaches:
             function,
             source,
             group,
+            region,
+            accepted,
         )
         reaches.setdefault(Spot(code, path, line, column), {})[root_key(reach.root)] = reach
     return reaches

@@ -64,6 +64,8 @@ def finding_document(finding: Finding) -> dict[str, Any]:
         "fix": None if finding.fix is None else _fix(finding.fix),
         "fingerprint": finding.fingerprint,
         "outside": finding.outside,
+        "region": finding.region,
+        "accepted": finding.accepted,
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
-from cgsafe.events import Place, region
+from cgsafe.events import Place, varied
 from cgsafe.values import (
     NONE,
     UNKNOWN,
@@ -112,7 +112,11 @@ def call_custom_op(frame: Frame, namespace: str, name: str, args: Arguments, nod
         return UNKNOWN
     here = frame.region
     before = frame.region
-    frame.region = region(here.captured, False, f"{namespace}::{name}", here.explicit, here.root, here.doubt)
+    operator = f"{namespace}::{name}"
+    doubt = here.doubt
+    if here.captured and operator in frame.tables.splitting_ops:
+        doubt = "graphs are split at this operator, which runs eagerly between them"
+    frame.region = varied(here, traced=False, behind_op=operator, doubt=doubt)
     try:
         return frame.call_value(function, args, node)
     finally:

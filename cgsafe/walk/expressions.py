@@ -42,7 +42,7 @@ from cgsafe.values import (
     join_all,
 )
 from cgsafe.walk.comprehensions import Comprehensions
-from cgsafe.walk.entry import convention
+from cgsafe.walk.entry import convention, value_of_kind
 from cgsafe.walk.operators import Operators
 
 if TYPE_CHECKING:
@@ -148,6 +148,9 @@ class Expressions(Operators, Comprehensions):
         value = classes.attribute(base, name, self, node)
         if value is not None and value is not UNKNOWN:
             return value
+        kind = self.tables.field_kind((classes.bare_name(e) for e in classes.mro(base.definition)), name)
+        if kind is not None:
+            return value_of_kind(kind)
         if classes.is_module(base.definition):
             known = self.tables.module_attribute(name)
             if known == "bool":
@@ -157,14 +160,14 @@ class Expressions(Operators, Comprehensions):
             if known == "method":
                 return ExtMethod(base, name)
         if value is None and classes.externals(base.definition):
-            fallback = convention(self.walker, name) if self.tables.names_host(name) else UNKNOWN
+            fallback = convention(self.tables, name) if self.tables.names_host(name) else UNKNOWN
             if fallback is not UNKNOWN:
                 return fallback
             if self.tables.is_host_container_method(name):
                 return ExtMethod(base, name)
         getter = classes.find(base.definition, "__getattr__")
         if value is None and getter is None:
-            by_name = convention(self.walker, name) if self.region.captured else UNKNOWN
+            by_name = convention(self.tables, name) if self.region.captured else UNKNOWN
             if isinstance(by_name, Tensor):
                 return by_name.with_(confidence=LOW) if by_name.device == "cuda" else by_name
             return by_name
@@ -212,7 +215,7 @@ class Expressions(Operators, Comprehensions):
         kind = self.tables.only_tensors_have(name)
         if kind == "attribute":
             return self.tensor_attribute(Tensor("cuda", None, "", LOW), name, None)
-        by_name = convention(self.walker, name) if self.region.captured else UNKNOWN
+        by_name = convention(self.tables, name) if self.region.captured else UNKNOWN
         if isinstance(by_name, Tensor) and by_name.device == "cuda":
             return by_name.with_(confidence=LOW)
         return by_name if by_name is not UNKNOWN else ExtMethod(base, name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import fnmatch
 import os
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
@@ -113,6 +114,7 @@ class Facts:
         self.host_setup = frozenset(functions["host_setup"])
         self.warm_up = frozenset(functions["warm_up"])
         self.current_streams = frozenset(functions["current_stream"])
+        self.eager = frozenset(functions["eager"])
         self.compiled_classes = frozenset(decorators["compiled_classes"])
         self.eager_breaks = frozenset(decorators["eager_breaks"])
         self.transparent = frozenset(decorators["transparent"])
@@ -166,6 +168,14 @@ class Facts:
             return "numpy"
         return self._names.get(name)
 
+    def field_kind(self, classes: Iterable[str], name: str) -> str | None:
+        """What a profile says of an attribute of an object of one of these classes (bare names)."""
+        for cls in classes:
+            kind = self.fields.get(cls, {}).get(name)
+            if kind is not None:
+                return kind
+        return None
+
     def only_tensors_have(self, name: str) -> str | None:
         """ "method" or "attribute" where only tensors have something of that name."""
         if name in self._only_tensor:
@@ -177,7 +187,7 @@ class Facts:
         return any(d.rpartition(".")[2] in self.compiled_classes for d in definition.decorators)
 
     def is_module_base(self, name: str) -> bool:
-        return _matches(name, self._bases)
+        return matches(name, self._bases)
 
     def module_attribute(self, name: str) -> str | None:
         """What torch.nn.Module and its layers have under a name: "bool", "tensor" or "method"."""
@@ -215,11 +225,11 @@ class Facts:
         if answer is True or answer is False:
             return TRUE if answer else FALSE
         if answer == "captured":
-            return TRUE if region.captured else FALSE
+            return TRUE if region.captured and not region.hot else FALSE
         if answer == "traced":
             return TRUE if region.traced else FALSE
         if answer == "either":
-            return TRUE if region.captured or region.traced else FALSE
+            return TRUE if (region.captured and not region.hot) or region.traced else FALSE
         return BOOL
 
     def external_verdict(self, name: str, region: Region) -> Value | None:
@@ -238,11 +248,13 @@ class Facts:
             return "cut"
         if definition.name in self.current_streams and region.captured:
             return ExtInstance("torch.cuda.Stream", "current_stream")
+        if definition.name in self.eager and region.captured and not region.hot:
+            return "cut"
         if definition.name in self.sync_allowed:
             return ExtInstance("cgsafe.sync-allowed")
         for decorator in definition.decorators:
             last = decorator.rpartition(".")[2]
-            if last in self.eager_breaks and region.captured:
+            if last in self.eager_breaks and region.captured and not region.hot:
                 return "eager-break"
             if decorator in self.kernels or last in self.kernels:
                 return "cut"
@@ -254,8 +266,8 @@ class Facts:
             ("modules", module, self._not_captured_modules),
             ("classes", cls, self._not_captured_classes),
         ):
-            if _matches(name, patterns):
-                pattern = next(p for p in patterns if _matches(name, (p,)))
+            if matches(name, patterns):
+                pattern = next(p for p in patterns if matches(name, (p,)))
                 return f"by profile, {kind} named `{pattern}` run outside of captures"
         return ""
 
@@ -315,7 +327,8 @@ class Facts:
 
 
 @cache
-def _matches(name: str, patterns: tuple[str, ...]) -> bool:
+def matches(name: str, patterns: tuple[str, ...]) -> bool:
+    """True where one of the patterns, in which `*` stands for any text, is the name."""
     return any(fnmatch.fnmatchcase(name, p) for p in patterns)
 
 

@@ -166,12 +166,12 @@ def _generator_context(frame: Frame, args: Arguments, node: Any) -> Value:
 
 def _run_operator(frame: Frame, args: Arguments, node: Any) -> Value:
     """A custom operator is called by the name of its function."""
-    from cgsafe.events import region
+    from cgsafe.events import varied
 
     here = frame.region
     name = args.positional[0]
     label = str(name.value) if isinstance(name, Const) else "operator"
-    frame.region = region(here.captured, False, label, here.explicit, here.root, here.doubt)
+    frame.region = varied(here, traced=False, behind_op=label)
     try:
         return frame.call_value(
             args.positional[1], Arguments(args.positional[2:], args.keywords, args.star, args.rest), node

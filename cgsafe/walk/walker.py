@@ -122,6 +122,7 @@ class Walker:
         self.definitions = Definitions(self.text)
         self.by_package = FactsByPackage(profile)
         self.tables = self.by_package.general
+        self.keep_accepted = False  # walk what stands in blocks in which a wait is accepted, instead of leaving it out
         self.nodes: dict[Any, Node] = {}
         self._provisional: dict[Any, Node] = {}
         self._active: dict[Any, int] = {}  # key -> position on the stack

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
-from cgsafe.events import HOST, CaptureSite, region
+from cgsafe.events import HOST, CaptureSite, region, varied
 from cgsafe.values import (
     HIGH,
     NONE,
@@ -46,6 +46,8 @@ class Withs:
 
     def enter(self: Frame, value: Value, node: ast.expr) -> Value:
         """Enter a context manager; returns what `as` binds."""
+        from cgsafe.walk.frame import source_of
+
         for part in parts_of(value):
             if isinstance(part, ExtInstance):
                 if part.name in self.tables.capture_contexts:
@@ -61,7 +63,9 @@ class Withs:
                 if part.name == "cgsafe.context":
                     return part.detail if isinstance(part.detail, Value) else UNKNOWN
                 if part.name == "cgsafe.sync-allowed":
-                    self.region = HOST
+                    here = self.region
+                    accepted = here.captured and self.walker.keep_accepted
+                    self.region = varied(here, accepted=source_of(node)) if accepted else HOST
                     return UNKNOWN
                 if part.name == "torch.cuda.stream":
                     self.note_stream(node)

@@ -189,6 +189,10 @@ class Reasons:
         place = (file.path, definition.line)
         if verdict == "cut" and definition.name in tables.host_setup:
             return [Reason(f"`{definition.name}` prepares a model before anything is captured, by its name", *place)]
+        if verdict == "cut" and definition.name in (tables.warm_up | tables.elsewhere | tables.eager):
+            kind = "eager" if definition.name in tables.eager else "warm-up"
+            kind = "not for this kind of device" if definition.name in tables.elsewhere else kind
+            return [Reason(f"by profile, `{definition.name}` is {kind}", *place)]
         if verdict == "cut":
             return [Reason(f"`{definition.name}` is a kernel in another language, by its decorator", *place)]
         if verdict == "eager-break":
