@@ -145,12 +145,13 @@ class Expressions(Operators, Comprehensions):
             return Class(base.definition)
         if name == "__dict__":
             return Dict({}, UNKNOWN)
+        if name in self.tables.field_names:
+            kind = self.tables.field_kind((classes.bare_name(e) for e in classes.mro(base.definition)), name)
+            if kind is not None:
+                return value_of_kind(kind)
         value = classes.attribute(base, name, self, node)
         if value is not None and value is not UNKNOWN:
             return value
-        kind = self.tables.field_kind((classes.bare_name(e) for e in classes.mro(base.definition)), name)
-        if kind is not None:
-            return value_of_kind(kind)
         if classes.is_module(base.definition):
             known = self.tables.module_attribute(name)
             if known == "bool":

@@ -127,6 +127,7 @@ class Facts:
         self.elsewhere = frozenset(profile["dispatch"]["elsewhere"])
         self.host_objects = frozenset(profile["objects"]["host"])
         self.fields: dict[str, dict[str, str]] = profile["objects"]["fields"]
+        self.field_names = frozenset(name for fields in self.fields.values() for name in fields)
         self._external_guards: dict[str, Any] = profile["guards"]["external"]
         self._named_guards: dict[str, Any] = profile["guards"]["named"]
         self._names: dict[str, str] = profile["names"]
