@@ -98,6 +98,8 @@ ENCODER = ("CG102", "Encoder.forward")
         ("x = x + prepares(x)", "[profile.functions]\neager = ['prepares']", 1, 0),
         ("with accepts(): x.item()", "[profile.contexts]\nsync_allowed = ['accepts']", 1, 0),
         ("if inputs.lengths > 3: x = x + 1", "[profile.objects.fields.Inputs]\nlengths = 'tensor:int'", 0, 1),
+        ("x.item()  # quick: my-sync-ok", "[profile.contexts]\ncomments = ['my-sync-ok']", 1, 0),
+        ("x.item()  # gpu-sync-ok: once", "", 0, 0),
         ("if x.dtype == torch.float8_e5m2: x.item()", "[profile.doubts]\ndtypes = ['torch.float8_e5m2']", 1, 0),
     ],
 )
@@ -170,3 +172,79 @@ def test_later_profiles_add_to_earlier_ones():
     assert "gen_*.py" in both["roots"]["not_run"]
     assert "modular_*.py" in both["roots"]["not_run"]
     assert merged("", "")["names"]["x"] == "tensor:float"
+
+
+OPERATOR = """
+    import torch
+    from torch import nn
+    from lib import book_operator
+
+
+    def reads(x):
+        return x.item()
+
+
+    book_operator("reads", reads)
+
+
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor):
+            return torch.ops.mine.reads(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("profile", "expected"),
+    [
+        ("", []),
+        ("[profile.custom_ops]\nregistrars = ['book_operator']", ["reads"]),
+        ("[profile.custom_ops]\nregistrars = ['book_operator']\nsplitting = ['mine::reads']", []),
+    ],
+)
+def test_operators_that_a_function_of_the_project_registers(write, profile, expected):
+    write({"model.py": OPERATOR, "cgsafe.toml": profile})
+    rules, _ = load_rules()
+    report = engine.check(["model.py"], merge(load(), jobs=1, cache=False), rules)
+    assert [f.function for f in report.findings] == expected
+
+
+HOT = """
+    import torch
+
+
+    class Runner:
+        def __init__(self, device):
+            self.lengths = torch.zeros(8, device=device)
+            self.states = {}
+
+        def execute(self, x: torch.Tensor):
+            if torch.cuda.is_current_stream_capturing():
+                return x.sum().item()
+            with gpu_sync_allowed():
+                counts = x.tolist()
+            return counts, x.max().item()
+
+        def elsewhere(self, x: torch.Tensor):
+            return x.item()
+
+
+    def gpu_sync_allowed():
+        return None
+"""
+
+
+def test_hot_paths_warn_only_when_asked_and_keep_accepted_waits_apart(write):
+    write({"runner.py": HOT, "cgsafe.toml": "[profile.roots]\nhot_path = ['*Runner.execute']"})
+    rules, _ = load_rules()
+
+    def check(**options):
+        report = engine.check(["runner.py"], merge(load(), jobs=1, cache=False, **options), rules)
+        kept = [(f.code, f.line, f.severity.value, f.region, f.root.kind) for f in report.findings]
+        return kept, [(f.line, f.accepted) for f in report.accepted], report.findings
+
+    assert check()[:2] == ([], [])
+    expected = [("CG102", 14, "warning", "hot-path", "hot-path")]
+    kept, accepted, findings = check(hot_path=True)
+    assert (kept, accepted) == (expected, [])
+    assert "stalls the host" in findings[0].message
+    assert check(hot_path=True, show_accepted=True)[:2] == (expected, [(13, "gpu_sync_allowed()")])

@@ -121,7 +121,10 @@ class Facts:
         self.kernels = frozenset(decorators["kernels"])
         self.autotuners = frozenset(decorators["autotuners"])
         self.sync_allowed = frozenset(profile["contexts"]["sync_allowed"])
+        self.accepting_comments = tuple(profile["contexts"]["comments"])
         self.op_registrars = frozenset(profile["custom_ops"]["registrars"])
+        # Those of whose calls the index, which is made before any profile is known, keeps no lines.
+        self.unusual_registrars = tuple(sorted(n for n in self.op_registrars if "custom_op" not in n))
         self.op_decorators = frozenset(profile["custom_ops"]["decorators"])
         self.splitting_ops = frozenset(profile["custom_ops"]["splitting"])
         self.elsewhere = frozenset(profile["dispatch"]["elsewhere"])
@@ -168,6 +171,13 @@ class Facts:
         if name.endswith(self._numpy_ends[0]) or name.startswith(self._numpy_ends[1]):
             return "numpy"
         return self._names.get(name)
+
+    def accepting_mark(self, line: str) -> str:
+        """The comment on a line by which its author accepts a wait for the GPU; "" where there is none."""
+        if "#" not in line:
+            return ""
+        comment = line.partition("#")[2]
+        return next((f"# {mark}" for mark in self.accepting_comments if mark in comment), "")
 
     def field_kind(self, classes: Iterable[str], name: str) -> str | None:
         """What a profile says of an attribute of an object of one of these classes (bare names)."""

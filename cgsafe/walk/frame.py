@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
-from cgsafe.events import CaptureSite, Event, Place, Region
+from cgsafe.events import CaptureSite, Event, Place, Region, varied
 from cgsafe.index.project import File
 from cgsafe.values import (
     LOW,
@@ -143,9 +143,15 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
         if present is not None and present.confidence >= confidence:
             return
         source = details.pop("source", None) or source_of(node)
+        place = self.place(node)
+        mark = self.tables.accepting_mark(self.walker.text(self.file).lines[place.line - 1])
+        if mark:
+            if not self.walker.keep_accepted:
+                return
+            here = varied(here, accepted=mark)
         self.sink.events[key] = kind(
-            place=self.place(node),
-            region=self.region,
+            place=place,
+            region=here,
             source=source,
             confidence=Confidence(confidence),
             **details,
