@@ -102,9 +102,11 @@ SCHEMA: dict[str, dict[str, Reader]] = {
     "dispatch": {"elsewhere": _names},
     "objects": {"host": _names, "fields": _fields},
     "host_names": dict.fromkeys(("prefixes", "suffixes", "numpy_prefixes", "numpy_suffixes"), _names),
+    "tensor_names": {"mask_suffixes": _names},
     "guards": {"external": _answers, "named": _answers},
     "idioms": {"current_stream": _idiom},
     "doubts": {"dtypes": _names},
+    "libraries": {"waits": _names},
 }
 FREE: dict[str, Reader] = {"names": _kinds}  # sections whose keys are the names themselves
 SECTIONS = (*SCHEMA, *FREE)

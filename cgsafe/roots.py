@@ -16,6 +16,7 @@ from cgsafe.walk.entry import root_arguments
 from cgsafe.walk.facts import matches
 from cgsafe.walk.walker import Node, Walker
 
+MAX_RECEIVERS = 40  # classes that inherit a method which a profile names
 SITE_DEPTH = 6  # calls of host code that are followed on the way to a capture
 FORWARD = region(True, False, "", False, "module-forward")
 COMPILED_FORWARD = region(True, True, "", False, "compiled-module")
@@ -93,14 +94,29 @@ def start_named(walker: Walker, candidate: Candidate) -> Start | None:
     if _is_stub(walker, definition):
         return None
     try:
-        args = root_arguments(walker, definition, _receiver(walker, definition), where)
+        calls = [root_arguments(walker, definition, receiver, where) for receiver in _receivers(walker, definition)]
     except (SyntaxError, ValueError, RecursionError):
         return None
     root = Root(where.root, reason.format(definition.qualname), file.path, definition.line, definition.qualname)
     node = Node(definition, where, (), None)
     frame = _entry_frame(walker, node, file)
-    frame.call_value(walker.decorated(definition, None), args, _Anchor(definition.line))
+    for args in calls:
+        frame.call_value(walker.decorated(definition, None), args, _Anchor(definition.line))
     return Start(root, node, False)
+
+
+def _receivers(walker: Walker, definition: FunctionDef) -> list[Value | None]:
+    """What a method may be called on: objects of its class, and of those below it that keep the method."""
+    first = _receiver(walker, definition)
+    if definition.cls is None or not isinstance(first, Instance):
+        return [first]
+    found: list[ClassDef] = [definition.cls]
+    for cls in found:
+        for below in walker.classes.subclasses(cls):
+            kept = walker.classes.find(below, definition.name)
+            if below not in found and kept is not None and kept[1] is definition and len(found) < MAX_RECEIVERS:
+                found.append(below)
+    return [walker.classes.generic(cls) for cls in found]
 
 
 def _receiver(walker: Walker, definition: FunctionDef) -> Value | None:

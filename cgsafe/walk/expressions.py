@@ -40,6 +40,8 @@ from cgsafe.values import (
     Value,
     join,
     join_all,
+    parts_of,
+    widen,
 )
 from cgsafe.walk.comprehensions import Comprehensions
 from cgsafe.walk.entry import convention, value_of_kind
@@ -150,6 +152,8 @@ class Expressions(Operators, Comprehensions):
             if kind is not None:
                 return value_of_kind(kind)
         value = classes.attribute(base, name, self, node)
+        if self.region.hot and value is not None:
+            value = self.at_run_time(base, name, value)
         if value is not None and value is not UNKNOWN:
             return value
         if classes.is_module(base.definition):
@@ -173,6 +177,26 @@ class Expressions(Operators, Comprehensions):
                 return by_name.with_(confidence=LOW) if by_name.device == "cuda" else by_name
             return by_name
         return UNKNOWN
+
+    def at_run_time(self: Frame, base: Instance, name: str, value: Value) -> Value:
+        """What an attribute holds once the program runs: places that the constructor leaves empty are filled by then."""
+        if isinstance(value, Tensor):
+            # Where the device is a parameter, it is the GPU's.
+            return value if value.device else value.with_(device="cuda", confidence=max(value.confidence, MEDIUM))
+        empty = (isinstance(value, Seq) and value.items == ()) or (isinstance(value, Dict) and not value.items)
+        if not empty and not isinstance(value, Const):
+            return value
+        promised = self.walker.classes.promised.get((base.definition, name))
+        if promised is None:
+            promised = self.walker.classes.annotated(base.definition, name)
+        if value is NONE:
+            kept = [p for p in parts_of(promised or UNKNOWN) if p is not NONE]
+            return join_all(kept) if kept else UNKNOWN
+        if isinstance(value, Const):
+            return widen(value)
+        if promised is not None and promised.__class__ is value.__class__:
+            return promised
+        return Dict({}, UNKNOWN) if isinstance(value, Dict) else Seq(value.kind, None, UNKNOWN)  # type: ignore[attr-defined]
 
     def class_attribute(self: Frame, base: Class, name: str, node: ast.AST | None) -> Value:
         if name in ("__name__", "__qualname__", "__module__"):

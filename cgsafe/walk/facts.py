@@ -138,6 +138,9 @@ class Facts:
         self._host_ends = (tuple(host["suffixes"]), tuple(host["prefixes"]))
         self._numpy_ends = (tuple(host["numpy_suffixes"]), tuple(host["numpy_prefixes"]))
         self.stream_idiom = tuple(profile["idioms"]["current_stream"])
+        self.mask_suffixes = tuple(profile["tensor_names"]["mask_suffixes"])
+        self.library_waits = tuple(profile["libraries"]["waits"])
+        self.waiting_classes = tuple(name.rpartition(".")[0] for name in self.library_waits)
         self.doubted_dtypes = frozenset(profile["doubts"]["dtypes"])
 
     # -- names -----------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from cgsafe.values import (
     UNKNOWN,
     Class,
     Const,
+    Dict,
     Func,
     Instance,
     Seq,
@@ -295,11 +296,13 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
         if value is UNKNOWN or UNKNOWN in parts_of(value):
             annotated = annotation_in_file(self.walker, self.file, node.annotation)
             value = strengthen(value, annotated)
-        elif value is NONE and isinstance(node.target, ast.Attribute):
-            # A place that somebody fills later, and what with.
+        elif isinstance(node.target, ast.Attribute) and (value is NONE or isinstance(value, (Seq, Dict, Const))):
             annotated = annotation_in_file(self.walker, self.file, node.annotation)
-            if annotated is not UNKNOWN:
-                value = join(NONE, annotated)
+            for part in parts_of(self.eval(node.target.value)):
+                if isinstance(part, Instance):
+                    self.walker.classes.promised[(part.definition, node.target.attr)] = annotated
+            if value is NONE and annotated is not UNKNOWN:
+                value = join(NONE, annotated)  # a place that somebody fills later, and what with
         self.assign(node.target, value, node.value)
         return True
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
+from cgsafe.events import HostRead
 from cgsafe.values import (
     BOOL,
     FLOAT,
@@ -37,6 +38,7 @@ from cgsafe.values import (
 )
 from cgsafe.walk.arguments import Arguments
 from cgsafe.walk.container_methods import dict_method, plain_method, receiver_node, sequence_method
+from cgsafe.walk.facts import matches
 
 if TYPE_CHECKING:
     from cgsafe.walk.frame import Frame
@@ -129,6 +131,10 @@ def call_library(frame: Frame, name: str, args: Arguments, node: Any) -> Value:
     if name == "einops.rearrange" or name == "einops.repeat" or name == "einops.reduce":
         tensors = [p for p in parts_of(first) if isinstance(p, Tensor)]
         return tensors[0].with_(rank=None) if tensors else UNKNOWN
+    if matches(name, frame.tables.waiting_classes):
+        return ExtInstance(name)
+    if matches(name, frame.tables.library_waits):
+        frame.note_wait(name, node)
     return UNKNOWN
 
 
@@ -226,6 +232,8 @@ def call_host_method(frame: Frame, receiver: Value, name: str, args: Arguments, 
             _learn(frame, node, tensor)
             return frame.call_method(tensor, name, args, node)
         if name in ("item", "tolist", "cpu", "numpy") and receiver is UNKNOWN:
+            if frame.region.hot and name != "numpy" and isinstance(node, ast.Call):
+                frame.emit(HostRead, node, LOW, how=name)  # a guess: arrays have some of these methods too
             return {"item": Host("number"), "numpy": NUMPY}.get(name, UNKNOWN)
         if name in ("size", "dim", "numel"):
             return INT if name != "size" or args.positional else Host("shape")

@@ -27,6 +27,7 @@ from cgsafe.values import (
     Union,
     Value,
     join_all,
+    widen,
 )
 from cgsafe.walk.arguments import Arguments, bind
 from cgsafe.walk.defs import ClassDef, Definitions, FunctionDef, Text
@@ -260,6 +261,8 @@ class Walker:
             value = frame.env.get(name)
             values.append(value if value is not None else UNKNOWN)
         value = join_all(values)
+        if "__getattr__" in file.index["functions"] and self.text(file).lines[spans[0][0] - 1][:1].isspace():
+            return widen(value)  # declared for type checkers only: what it holds is worked out by `__getattr__`
         if value is NONE:
             return UNKNOWN  # a place that somebody fills later
         if (isinstance(value, Seq) and value.items == ()) or (isinstance(value, Dict) and not value.items):
