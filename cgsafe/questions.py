@@ -22,6 +22,8 @@ def _settings(options: dict[str, Any]) -> Any:
             min_confidence=Confidence[level.upper()] if level else None,
             jobs=options.get("jobs", 0),
             cache=not options.get("no_cache", False),
+            hot_path=options["hot_path"],
+            show_accepted=options["hot_path"],
         )
     except configuration.ConfigError as error:
         from cgsafe.report.style import escape
@@ -44,6 +46,7 @@ def _bar() -> Any:
     type=click.Choice(["low", "medium", "high"], case_sensitive=False),
     help="Which findings count as shown.  [default: medium]",
 )
+@click.option("--hot-path", is_flag=True, help="Also what runs at every step outside of captures, by profile.")
 @click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave out files, as in a .gitignore. Repeatable.")
 @click.option("--all-paths", is_flag=True, help="Show the path from each capture root, not just from the first ones.")
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
@@ -91,6 +94,7 @@ def why(**options: Any) -> int:
     type=click.Choice(["low", "medium", "high"], case_sensitive=False),
     help="Which findings are counted.  [default: medium]",
 )
+@click.option("--hot-path", is_flag=True, help="Also what runs at every step outside of captures, by profile.")
 @click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave out files, as in a .gitignore. Repeatable.")
 @click.option(
     "--jobs", "-j", type=click.IntRange(min=0), default=0, metavar="N", help="Processes; 0: one per processor.  [0]"
