@@ -15,7 +15,6 @@ from cgsafe.profiles import merged, special_packages
 from cgsafe.values import (
     BOOL,
     FALSE,
-    FLOAT,
     TRUE,
     UNKNOWN,
     Dict,
@@ -25,44 +24,7 @@ from cgsafe.values import (
     Value,
 )
 
-_ALIASES = {
-    "torch.functional.": "torch.",
-    "torch.nn.modules.activation.": "torch.nn.",
-    "torch.nn.parameter.": "torch.nn.",
-    "torch.cuda.graphs.": "torch.cuda.",
-    "torch.cuda.streams.": "torch.cuda.",
-    "torch._tensor.": "torch.",
-}
-_DTYPE_NAMES = {
-    "bool": "b",
-    "int": "i",
-    "int8": "i",
-    "int16": "i",
-    "int32": "i",
-    "int64": "i",
-    "long": "i",
-    "short": "i",
-    "uint8": "i",
-    "uint16": "i",
-    "uint32": "i",
-    "uint64": "i",
-}
-_FLOAT_NAMES = ("float", "half", "bfloat16", "double", "complex", "cfloat", "cdouble")
 _ENUMS = ("enum.", "Enum")
-_CONSTANT_ATTRIBUTES: dict[str, Value] = {
-    "math.pi": FLOAT,
-    "math.inf": FLOAT,
-    "math.e": FLOAT,
-    "typing.TYPE_CHECKING": FALSE,
-    "torch.inf": FLOAT,
-    "torch.pi": FLOAT,
-    "torch.version.hip": UNKNOWN,
-    "torch.__version__": Host("str"),
-    "os.environ": Dict({}, Host("str")),
-    "sys.platform": Host("str"),
-    "sys.version_info": Host("object"),
-    "sys.maxsize": Host("int"),
-}
 
 
 class Facts:
@@ -90,6 +52,15 @@ class Facts:
         self._module_tensors = frozenset(calls["module"]["tensors"])
         self.chained_methods = frozenset(calls["module"]["chained"])  # of a module: they give the module itself
         self._module_methods = self.chained_methods | frozenset(calls["module"]["methods"])
+        self._constants = {name: _constant(kind) for name, kind in calls["attributes"].items()}
+        self._dtypes: dict[str, list[str]] = calls["dtypes"]
+        self._float_names = tuple(calls["dtypes"]["float_prefixes"])
+        library = calls["library"]
+        self.identity_functions = frozenset(library["identity"])
+        self.like_first = frozenset(library["like_first"])
+        self.host_modules = tuple(library["host"])
+        self.whole_reads = frozenset(library["whole_reads"])
+        self.math_ints = frozenset(library["math_ints"])
         self._container_methods = frozenset(calls["container"]["methods"])
         self.allocators = frozenset(calls["allocates"]["functions"])
         frozen = calls["frozen"]
@@ -149,7 +120,7 @@ class Facts:
     @cache
     def canonical(name: str) -> str:
         """The one spelling of an external name that has several."""
-        for prefix, replacement in _ALIASES.items():
+        for prefix, replacement in load("calls")["aliases"].items():
             if name.startswith(prefix):
                 return replacement + name[len(prefix) :]
         if name.startswith("torch.nn.modules.") and name.rpartition(".")[2][:1].isupper():
@@ -158,7 +129,7 @@ class Facts:
 
     def external_attribute(self, base: str, name: str) -> Value:
         full = self.canonical(f"{base}.{name}")
-        known = _CONSTANT_ATTRIBUTES.get(full)
+        known = self._constants.get(full)
         if known is not None:
             return known
         return Ext(full)
@@ -325,10 +296,11 @@ class Facts:
         if not isinstance(value, Ext):
             return ""
         last = value.name.rpartition(".")[2]
-        kind = _DTYPE_NAMES.get(last)
-        if kind is not None:
-            return kind
-        return "f" if last.startswith(_FLOAT_NAMES) else ""
+        if last in self._dtypes["bool"]:
+            return "b"
+        if last in self._dtypes["int"]:
+            return "i"
+        return "f" if last.startswith(self._float_names) else ""
 
     def numpy_result(self, name: str) -> Value | None:
         from cgsafe.knowledge import parse_entry
@@ -344,6 +316,16 @@ class Facts:
 def matches(name: str, patterns: tuple[str, ...]) -> bool:
     """True where one of the patterns, in which `*` stands for any text, is the name."""
     return any(fnmatch.fnmatchcase(name, p) for p in patterns)
+
+
+def _constant(kind: bool | str) -> Value:
+    """What an attribute of a package holds, as the table says it."""
+    if isinstance(kind, bool):
+        return TRUE if kind else FALSE
+    head, _, element = kind.partition(":")
+    if head == "dict":
+        return Dict({}, Host(element))
+    return UNKNOWN if kind == "unknown" else Host(kind)
 
 
 class FactsByPackage:

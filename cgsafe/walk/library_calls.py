@@ -53,7 +53,7 @@ def call_library(frame: Frame, name: str, args: Arguments, node: Any) -> Value:
                 first, tuple(args.positional[1:]), tuple(sorted(args.keywords.items(), key=lambda kv: kv[0]))
             )
         return UNKNOWN
-    if name in _IDENTITY_DECORATORS:
+    if name in frame.tables.identity_functions:
         # With a function: its decorated self. With options: a decorator.
         if args.positional and isinstance(first, (Func, Bound, Class, Partial)):
             return first
@@ -90,7 +90,7 @@ def call_library(frame: Frame, name: str, args: Arguments, node: Any) -> Value:
     if name.startswith("math."):
         for value in args.positional:
             frame.read_host(value, node, "math")
-        return INT if name in ("math.ceil", "math.floor", "math.prod", "math.gcd") else FLOAT
+        return INT if name in frame.tables.math_ints else FLOAT
     if name == "operator.index":
         frame.read_host(first, node, "index")
         return INT
@@ -99,7 +99,7 @@ def call_library(frame: Frame, name: str, args: Arguments, node: Any) -> Value:
         return BOOL
     if name == "operator.contains" and len(args.positional) == 2:
         return frame.contains(ast.In(), args.positional[1], first, node)
-    if name in ("torch.save", "pickle.dumps", "pickle.dump"):
+    if name in frame.tables.whole_reads:
         frame.read_host(first, node, "cpu")
         return OBJECT
     if name in ("itertools.takewhile", "itertools.dropwhile", "itertools.filterfalse") and len(args.positional) == 2:
@@ -117,9 +117,9 @@ def call_library(frame: Frame, name: str, args: Arguments, node: Any) -> Value:
         return ExtInstance("cgsafe.context", first if args.positional else NONE)
     if name.startswith("os.environ.get") or name in ("os.getenv",):
         return Host("object")
-    if name.startswith(("time.", "random.", "os.", "logging.", "warnings.", "re.", "json.", "sys.")):
-        if name.startswith("logging."):
-            return ExtInstance("logging.Logger")
+    if name.startswith("logging."):
+        return ExtInstance("logging.Logger")
+    if name.startswith(frame.tables.host_modules):
         return Host("object")
     if name in ("weakref.ref", "weakref.proxy"):
         return UNKNOWN
@@ -128,7 +128,7 @@ def call_library(frame: Frame, name: str, args: Arguments, node: Any) -> Value:
     if name == "dataclasses.field":
         default = args.keywords.get("default")
         return default if default is not None else UNKNOWN
-    if name == "einops.rearrange" or name == "einops.repeat" or name == "einops.reduce":
+    if name in frame.tables.like_first:
         tensors = [p for p in parts_of(first) if isinstance(p, Tensor)]
         return tensors[0].with_(rank=None) if tensors else UNKNOWN
     if matches(name, frame.tables.waiting_classes):
@@ -136,27 +136,6 @@ def call_library(frame: Frame, name: str, args: Arguments, node: Any) -> Value:
     if matches(name, frame.tables.library_waits):
         frame.note_wait(name, node)
     return UNKNOWN
-
-
-_IDENTITY_DECORATORS = frozenset(
-    (
-        "functools.lru_cache",
-        "functools.cache",
-        "functools.cached_property",
-        "functools.total_ordering",
-        "functools.singledispatch",
-        "abc.abstractmethod",
-        "typing.final",
-        "typing.overload",
-        "typing.no_type_check",
-        "typing_extensions.override",
-        "typing.override",
-        "typing_extensions.deprecated",
-        "warnings.deprecated",
-        "dataclasses.dataclass",
-        "atexit.register",
-    )
-)
 
 
 def _generator_context(frame: Frame, args: Arguments, node: Any) -> Value:
