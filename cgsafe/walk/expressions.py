@@ -183,7 +183,9 @@ class Expressions(Operators, Comprehensions):
         if isinstance(value, Tensor):
             # Where the device is a parameter, it is the GPU's.
             return value if value.device else value.with_(device="cuda", confidence=max(value.confidence, MEDIUM))
-        empty = (isinstance(value, Seq) and value.items == ()) or (isinstance(value, Dict) and not value.items)
+        empty = (isinstance(value, Seq) and not value.items and value.element in (None, UNKNOWN)) or (
+            isinstance(value, Dict) and not value.items and value.other in (None, UNKNOWN)
+        )
         if not empty and not isinstance(value, Const):
             return value
         promised = self.walker.classes.promised.get((base.definition, name))

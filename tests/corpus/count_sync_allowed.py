@@ -51,7 +51,7 @@ def main() -> None:
     )
     report = engine.check([str(folder)], settings, rules)
     touched: dict[tuple[str, int], Confidence] = {}
-    for finding in report.accepted:
+    for finding in [*report.findings, *report.accepted]:
         for place in places(finding):
             touched[place] = max(touched.get(place, Confidence.LOW), finding.confidence)
     counts: Counter[str] = Counter()
