@@ -82,7 +82,8 @@ def entry_value(
     if annotation is not None:
         annotated = annotation_value(walker, definition, annotation, region)
         if annotated is not UNKNOWN:
-            return _by_host_name(walker, name, strengthen(value, annotated))
+            tables = walker.by_package.of(definition.file.module)
+            return _by_host_name(tables, name, strengthen(value, annotated))
     if value is UNKNOWN and (region.captured or region.traced):
         by_name = convention(walker.by_package.of(definition.file.module), name)
         if isinstance(by_name, Tensor) and by_name.device == "cuda" and "_" not in name:
@@ -93,9 +94,9 @@ def entry_value(
     return value
 
 
-def _by_host_name(walker: Walker, name: str, value: Value) -> Value:
+def _by_host_name(tables: Facts, name: str, value: Value) -> Value:
     """A tensor whose name says that it lives on the host."""
-    if isinstance(value, Tensor) and walker.tables.names_host(name):
+    if isinstance(value, Tensor) and tables.names_host(name):
         return value.with_(device="cpu")
     return value
 
@@ -147,7 +148,7 @@ def _root_value(walker: Walker, definition: FunctionDef, shape: Shape, name: str
     if annotation is not None:
         annotated = annotation_value(walker, definition, annotation, region)
         if annotated is not UNKNOWN:
-            annotated = _by_host_name(walker, name, annotated)
+            annotated = _by_host_name(walker.by_package.of(definition.file.module), name, annotated)
             if isinstance(default, Const) and isinstance(default.value, bool):
                 # A flag by its default, whatever the annotation says.
                 annotated = join_all(
