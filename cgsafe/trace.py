@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from cgsafe.events import CaptureSite, CompiledCall
+from cgsafe.events import CaptureSite, DeviceWait, HostCopy, HostRead, SizeRead, TruthTest
 from cgsafe.findings import Confidence, Edit, Fix, Root, Severity, Step
 from cgsafe.forks import stream_hazards
 from cgsafe.roots import Start
@@ -55,6 +55,7 @@ class Reach:
         )
 
 
+_WAITS = (TruthTest, HostRead, SizeRead, HostCopy, DeviceWait)
 RootKey = tuple[str, int, str, str]
 Reaches = dict[Spot, dict[RootKey, Reach]]
 
@@ -125,8 +126,8 @@ def node_order(node: Node) -> tuple[str, str]:
 def _add(
     best: dict[Spot, Reach], start: Start, node: Node, parents: dict[Node, Any], event: Any, rule: Any, hit: Any
 ) -> None:
-    if event.region.hot and isinstance(event, CompiledCall):
-        return  # no graph records here, and compiled code may run compiled code
+    if event.region.hot and not isinstance(event, _WAITS):
+        return  # no graph records here: all that matters is that the host waits
     if hit.unless_warmed and event.signature in start.warm:
         return
     place = event.place

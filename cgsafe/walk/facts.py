@@ -282,7 +282,7 @@ class Facts:
 
     def sets_up(self, name: str) -> bool:
         """True for methods that run once, before anything is captured, by their name."""
-        return _matches(name, self._setup)
+        return matches(name, self._setup)
 
     # -- dtypes and numpy --------------------------------------------------------------------------------------------
 
