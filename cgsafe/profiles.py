@@ -80,21 +80,30 @@ def _idiom(value: Any, keys: tuple[str, ...]) -> list[str]:
     return names
 
 
+def _pairs(value: Any, keys: tuple[str, ...]) -> dict[str, Any]:
+    if not isinstance(value, dict) or not all(isinstance(other, str) and other for other in value.values()):
+        raise ProfileError(keys, "expected a table of names")
+    return dict(value)
+
+
 Reader = Callable[[Any, tuple[str, ...]], Any]
 SCHEMA: dict[str, dict[str, Reader]] = {
-    "roots": dict.fromkeys(
-        (
-            "captured",
-            "compiled",
-            "hot_path",
-            "module_bases",
-            "not_captured_modules",
-            "not_captured_classes",
-            "not_run",
-            "host_only_folders",
+    "roots": {
+        **dict.fromkeys(
+            (
+                "captured",
+                "compiled",
+                "hot_path",
+                "module_bases",
+                "not_captured_modules",
+                "not_captured_classes",
+                "not_run",
+                "host_only_folders",
+            ),
+            _names,
         ),
-        _names,
-    ),
+        "needs": _pairs,
+    },
     "functions": dict.fromkeys(("host_setup", "warm_up", "current_stream", "eager"), _names),
     "decorators": dict.fromkeys(("compiled_classes", "eager_breaks", "kernels", "autotuners", "transparent"), _names),
     "contexts": dict.fromkeys(("sync_allowed", "comments"), _names),
@@ -186,7 +195,7 @@ def merged(added: str, package: str) -> dict[str, Any]:
     `added` is the project's own profile as JSON text, as Settings holds it.
     """
     result: dict[str, Any] = {
-        section: {key: {} if reader in (_answers, _fields) else [] for key, reader in schema.items()}
+        section: {key: {} if reader in (_answers, _fields, _pairs) else [] for key, reader in schema.items()}
         for section, schema in SCHEMA.items()
     }
     result.update({section: {} for section in FREE})

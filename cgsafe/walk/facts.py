@@ -82,6 +82,7 @@ class Facts:
         self.root_patterns: dict[str, tuple[str, ...]] = {
             kind: tuple(roots[kind]) for kind in ("captured", "compiled", "hot_path")
         }
+        self.needs: dict[str, str] = roots["needs"]
         self.host_setup = frozenset(functions["host_setup"])
         self.warm_up = frozenset(functions["warm_up"])
         self.current_streams = frozenset(functions["current_stream"])
