@@ -336,11 +336,16 @@ class FactsByPackage:
         self.general = facts(added, "")
         self._added = added
         self._special = special_packages(added)
+        self._known: dict[str, Facts] = {}
 
     def of(self, module: str) -> Facts:
         """What counts in a module, by its dotted name."""
-        package = module.partition(".")[0]
-        return facts(self._added, package) if package in self._special else self.general
+        found = self._known.get(module)
+        if found is None:
+            package = module.partition(".")[0]
+            found = facts(self._added, package) if package in self._special else self.general
+            self._known[module] = found
+        return found
 
 
 @cache
