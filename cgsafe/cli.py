@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 import click
 
-from cgsafe import __version__
+from cgsafe import __version__, questions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,6 +62,12 @@ def cli() -> None:
 @click.option("--fix", is_flag=True, help="Apply the safe fixes, then report what is left.")
 @click.option("--unsafe-fixes", is_flag=True, help="With --fix or --diff: those too that are to be reviewed.")
 @click.option("--diff", is_flag=True, help="Show what --fix would change, and change nothing.")
+@click.option(
+    "--hot-path", is_flag=True, help="Also warn of waits in code that runs at every step outside of captures."
+)
+@click.option(
+    "--show-suppressed", is_flag=True, help="With --hot-path: also waits in blocks in which the code accepts them."
+)
 @click.option("--all-paths", is_flag=True, help="Show one path from each capture root, not just the shortest of all.")
 @click.option(
     "--jobs", "-j", type=click.IntRange(min=0), default=0, metavar="N", help="Processes; 0: one per processor.  [0]"
@@ -84,7 +90,7 @@ def check(**options: Any) -> int:
     if options["unsafe_fixes"] and not options["fix"] and not options["diff"]:
         raise click.UsageError("--unsafe-fixes needs --fix or --diff")
     paths = list(options["paths"]) or ["."]
-    rules, faults = _rules()
+    rules, faults = loaded_rules()
     select, ignore = split_codes(options["select"]), split_codes(options["ignore"])
     _known_codes(rules, select, ignore)
     try:
@@ -101,6 +107,8 @@ def check(**options: Any) -> int:
         exclude=options["exclude"],
         min_confidence=Confidence[options["min_confidence"].upper()] if options["min_confidence"] else None,
         all_paths=options["all_paths"],
+        hot_path=options["hot_path"],
+        show_accepted=options["show_suppressed"],
         jobs=options["jobs"],
         cache=not options["no_cache"],
         stdin=sys.stdin.buffer.read() if "-" in paths else None,
@@ -161,7 +169,7 @@ def _pass_on(stdin: bytes | None, options: dict[str, Any]) -> None:
             out.buffer.flush()
 
 
-def _rules() -> tuple[list[type[Rule]], list[Problem]]:
+def loaded_rules() -> tuple[list[type[Rule]], list[Problem]]:
     """All rules, and what kept others from being loaded."""
     from cgsafe.findings import Problem
     from cgsafe.rule import load_rules
@@ -221,7 +229,7 @@ def _run(paths: list[str], settings: Settings, rules: list[type[Rule]], options:
 
             click.echo(traceback.format_exc(), err=True)
         hint = "" if options["verbose"] else " (-v shows where)"
-        _say(f"internal error: {type(error).__name__}: {error}{hint}")
+        say(f"internal error: {type(error).__name__}: {error}{hint}")
         return None
     finally:
         bar.close()
@@ -260,17 +268,17 @@ def _tell(
     )
     if not options["quiet"]:
         for note in report.notes:
-            _say(note)
+            say(note)
     for problem in ordered_errors(report):
         place = f"{escape(problem.path)}:{problem.line}: " if problem.line else f"{escape(problem.path)}: "
-        _say(f"{place if problem.path else ''}{escape(problem.message)}")
+        say(f"{place if problem.path else ''}{escape(problem.message)}")
     if options["statistics"] and options["output_format"] != "json":
         from cgsafe.report.statistics import lines
 
         for line in lines(report):
             click.echo(line, err=True)
     if not report.files_checked and not report.errors:
-        _say(f"nothing was checked: no Python files in {', '.join(map(escape, paths))}")
+        say(f"nothing was checked: no Python files in {', '.join(map(escape, paths))}")
         return FAILED
     if report.errors:
         return FAILED
@@ -309,13 +317,13 @@ def rules(output_format: str, color: str) -> int:
     from cgsafe.catalogue import rules_json, rules_table
     from cgsafe.terminal import standard_output, wants_color, width_of
 
-    found, faults = _rules()
+    found, faults = loaded_rules()
     with standard_output() as out:
         if output_format == "json":
             out.write(rules_json(found))
         else:
             out.writelines(f"{line}\n" for line in rules_table(found, width_of(out), wants_color(color, out)))
-    return _faults(faults)
+    return tell_faults(faults)
 
 
 @cli.command()
@@ -328,7 +336,7 @@ def explain(codes: tuple[str, ...], color: str, all_examples: bool) -> int:
     from cgsafe.selection import find_rule, near_misses
     from cgsafe.terminal import standard_output, wants_color, width_of
 
-    found, faults = _rules()
+    found, faults = loaded_rules()
     wanted = [(code, find_rule(code, found)) for code in codes]
     if unknown := [f"unknown rule `{code}`{near_misses(code, found)}" for code, rule in wanted if rule is None]:
         raise click.UsageError("; ".join(unknown))
@@ -339,21 +347,25 @@ def explain(codes: tuple[str, ...], color: str, all_examples: bool) -> int:
             out.writelines(
                 f"{line}\n" for line in explanation(rule, width_of(out), wants_color(color, out), all_examples)
             )
-    return _faults(faults)
+    return tell_faults(faults)
 
 
-def _faults(faults: Sequence[Problem]) -> int:
+def tell_faults(faults: Sequence[Problem]) -> int:
     """Tell which rules could not be loaded; the exit code."""
     for fault in faults:
-        _say(fault.message)
+        say(fault.message)
     return FAILED if faults else CLEAN
 
 
-def _say(message: str) -> None:
+def say(message: str) -> None:
     """A diagnostic, on standard error. What checked files put into it cannot move the cursor or change colours."""
     from cgsafe.terminal import harmless
 
     click.echo(f"cgsafe: {harmless(message)}", err=True)
+
+
+for _command in (questions.why, questions.roots):
+    cli.add_command(_command)
 
 
 def run() -> NoReturn:
@@ -365,7 +377,7 @@ def run() -> NoReturn:
         if not isinstance(error, OSError) and sys.stdout is not None and sys.stderr is not None:
             raise
         if sys.stderr is not None:
-            _say(f"cannot write: {error}")
+            say(f"cannot write: {error}")
         os._exit(FAILED)
     try:
         sys.stdout.flush()
@@ -383,9 +395,9 @@ def main(arguments: list[str] | None = None) -> int:
         error.show()
         return FAILED
     except click.ClickException as error:
-        _say(error.format_message())
+        say(error.format_message())
         return FAILED
     except (click.Abort, KeyboardInterrupt):
-        _say("interrupted")
+        say("interrupted")
         return INTERRUPTED
     return code if isinstance(code, int) else CLEAN

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -35,6 +36,8 @@ class Config:
     ignore: tuple[str, ...] | None = None
     exclude: tuple[str, ...] | None = None
     min_confidence: Confidence | None = None
+    hot_path: bool | None = None
+    profile: dict[str, Any] | None = None  # additions to the framework profiles
     lines: dict[str, int] = field(default_factory=dict)  # the line of each key, as far as it could be found
 
     def error(self, key: str, message: str) -> ConfigError:
@@ -64,12 +67,26 @@ def _confidence(value: Any) -> Confidence:
     return Confidence[value.upper()]
 
 
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"expected true or false, found {_described(value)}")
+    return value
+
+
+def _profile(value: Any) -> dict[str, Any]:
+    from cgsafe.profiles import validated
+
+    return validated(value)
+
+
 # Each key and the function that reads its value; a new key is one line here and one field in Config.
 KEYS: dict[str, Callable[[Any], Any]] = {
     "select": _codes,
     "ignore": _codes,
     "exclude": _strings,
     "min-confidence": _confidence,
+    "profile": _profile,
+    "hot-path": _flag,
 }
 
 
@@ -98,6 +115,7 @@ def merge(
     ignore: tuple[str, ...] = (),
     exclude: tuple[str, ...] = (),
     min_confidence: Confidence | None = None,
+    hot_path: bool = False,
     **others: Any,
 ) -> Settings:
     """Settings out of the configuration and the command line.
@@ -110,6 +128,8 @@ def merge(
         select=select or config.select or (),
         ignore=tuple(dict.fromkeys(ignored)),
         exclude=tuple(dict.fromkeys((*_rebased(config), *exclude))),
+        hot_path=hot_path or config.hot_path or False,
+        profile=json.dumps(config.profile, sort_keys=True) if config.profile else "",
         min_confidence=min_confidence or config.min_confidence or Settings.min_confidence,
         **others,
     )
@@ -160,7 +180,9 @@ def _read(path: str) -> Config | None:
         try:
             values[key.replace("-", "_")] = KEYS[key](value)
         except ValueError as error:
-            raise _error(path, lines[key], f"`{key}`: {error}") from None
+            inner: tuple[str, ...] = getattr(error, "keys", ())
+            line = _deepest_line(text, (key, *inner), header) or lines[key]
+            raise _error(path, line, f"`{'.'.join((key, *inner))}`: {error}") from None
     return Config(path=path, lines=lines, **values)
 
 
@@ -195,6 +217,16 @@ def _line_of(text: str, key: str, header: str) -> int:
             inside = name == header
         elif (inside and wanted.match(line)) or dotted.match(line):
             return number
+    return 0
+
+
+def _deepest_line(text: str, keys: tuple[str, ...], header: str) -> int:
+    """The line of a key inside nested tables, or of the innermost table around it that can be found."""
+    for depth in range(len(keys), 0, -1):
+        for split in range(depth):  # `[header.a]` and `b.c = ...` below it, in every division
+            table = ".".join(part for part in (header, *keys[: depth - 1 - split]) if part)
+            if line := _line_of(text, ".".join(keys[depth - 1 - split : depth]), table):
+                return line
     return 0
 
 

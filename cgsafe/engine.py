@@ -20,24 +20,11 @@ def check(
     paths: Sequence[str], settings: Settings, rules: Sequence[type[Rule]], progress: Progress | None = None
 ) -> Report:
     """Check the given files and folders; reports what lies in them and what roots in them run into elsewhere."""
-    from cgsafe.index.load import load_project
     from cgsafe.run import analyse
 
-    report = Report()
-    shown, problems = discover(paths, settings.exclude)
-    report.errors.extend(problems)
-    by_path = {_real(path): path for path in shown}
-    everything = sorted({*known_files(paths, settings.exclude), *by_path})
-    if not shown:
+    report, project, by_path = prepare(paths, settings, progress)
+    if not by_path:
         return report
-    project, faults = load_project(everything, settings, progress)
-    for fault in faults:
-        if _real(fault.path) in by_path:
-            report.errors.append(Problem(by_path[_real(fault.path)], fault.line, fault.message))
-    for path, file in project.files.items():
-        file.reported = path in by_path
-    report.files_known = len(project.files)
-    report.files_checked = sum(file.reported for file in project.files.values())
     outcome = analyse(project, settings, rules, progress)
     report.roots = outcome.root_count
     report.statistics.update(outcome.statistics)
@@ -55,12 +42,43 @@ def check(
     return report
 
 
+def prepare(
+    paths: Sequence[str], settings: Settings, progress: Progress | None = None
+) -> tuple[Report, Project, dict[str, str]]:
+    """Find and index the files: a report of what was wrong with them, their project, and how to show their paths."""
+    from cgsafe.index.load import load_project
+
+    report = Report()
+    shown, problems = discover(paths, settings.exclude)
+    report.errors.extend(problems)
+    by_path = {_real(path): path for path in shown}
+    everything = sorted({*known_files(paths, settings.exclude), *by_path})
+    if not shown:
+        return report, Project(), {}
+    project, faults = load_project(everything, settings, progress)
+    for fault in faults:
+        if _real(fault.path) in by_path:
+            report.errors.append(Problem(by_path[_real(fault.path)], fault.line, fault.message))
+    for path, file in project.files.items():
+        file.reported = path in by_path
+    report.files_known = len(project.files)
+    report.files_checked = sum(file.reported for file in project.files.values())
+    return report, project, by_path
+
+
 def _real(path: str) -> str:
     return path if path == STDIN else os.path.abspath(path)
 
 
+def findings_of(project: Project, reaches: Reaches, settings: Settings, by_path: dict[str, str]) -> list[Finding]:
+    """The findings that a check shows of what was reached."""
+    report = Report()
+    _findings(report, project, reaches, settings, by_path)
+    return report.findings
+
+
 def _findings(report: Report, project: Project, reaches: Reaches, settings: Settings, by_path: dict[str, str]) -> None:
-    show = _Shown(by_path)
+    show = Shown(by_path)
     groups: dict[tuple[str, str, tuple[int, int]], int] = {}  # -> position among the findings
     ordinals: dict[tuple[str, str, str, str], int] = {}
     for spot in sorted(reaches):
@@ -79,7 +97,7 @@ def _findings(report: Report, project: Project, reaches: Reaches, settings: Sett
         if best.confidence < settings.min_confidence:
             report.hidden += 1
             continue
-        if best.group is not None:
+        if best.group is not None and not best.accepted:
             held = groups.get((spot.code, spot.path, best.group))
             if held is not None:
                 report.findings[held] = _widened(report.findings[held], best)
@@ -88,7 +106,7 @@ def _findings(report: Report, project: Project, reaches: Reaches, settings: Sett
         also: tuple[tuple[Root, tuple[Step, ...]], ...] = ()
         if settings.all_paths:
             also = tuple((show.root(w.root), show.steps(w.steps)) for w in ways[1:])
-        report.findings.append(
+        (report.accepted if best.accepted else report.findings).append(
             Finding(
                 code=spot.code,
                 name=best.name,
@@ -108,6 +126,8 @@ def _findings(report: Report, project: Project, reaches: Reaches, settings: Sett
                 fix=_fix(ways),
                 fingerprint=fingerprint(*key, ordinals[key]),
                 outside=not inside,
+                region=best.region,
+                accepted=best.accepted,
             )
         )
     report.findings.sort(key=lambda f: (f.path, f.line, f.column, f.code))
@@ -133,7 +153,7 @@ def _reported(project: Project, path: str) -> bool:
     return file is not None and file.reported
 
 
-class _Shown:
+class Shown:
     """Paths as people gave them; others in the same manner, absolute or relative to the working directory."""
 
     def __init__(self, by_path: dict[str, str]):

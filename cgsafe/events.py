@@ -30,9 +30,11 @@ class Region:
     explicit: bool = False  # opened by a capture in the checked code, not by convention
     root: str = ""  # kind of the root
     doubt: str = ""  # why this code may not be captured after all: its findings are guesses
+    hot: bool = False  # no graph records it, but it runs at every step: a wait stalls the host
+    accepted: str = ""  # the block in which the author accepts a wait
 
 
-_regions: dict[tuple[bool, bool, str, bool, str, str], Region] = {}
+_regions: dict[tuple[bool, bool, str, bool, str, str, bool, str], Region] = {}
 
 
 def region(
@@ -42,13 +44,20 @@ def region(
     explicit: bool = False,
     root: str = "",
     doubt: str = "",
+    hot: bool = False,
+    accepted: str = "",
 ) -> Region:
     """The one Region object with these properties."""
-    key = (captured, traced, behind_op, explicit, root, doubt)
+    key = (captured, traced, behind_op, explicit, root, doubt, hot, accepted)
     found = _regions.get(key)
     if found is None:
         found = _regions[key] = Region(*key)
     return found
+
+
+def varied(base: Region, **changes: Any) -> Region:
+    """The region that differs from another one in some properties."""
+    return region(**{**vars(base), **changes})
 
 
 HOST = region(False)  # ordinary code, outside any capture

@@ -94,6 +94,8 @@ class Finding:
     fix: Fix | None = None
     fingerprint: str = ""
     outside: bool = False  # lies outside the given paths, but a root in them runs into it
+    region: str = "captured"  # or "hot-path": no graph records it, but it runs at every step
+    accepted: str = ""  # the block around it in which the author accepts a wait
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,7 @@ class Report:
     """The outcome of one check."""
 
     findings: list[Finding] = field(default_factory=list)
+    accepted: list[Finding] = field(default_factory=list)  # in blocks in which a wait is accepted, where asked for
     errors: list[Problem] = field(default_factory=list)
     files_checked: int = 0  # files in the given paths that were read and understood
     files_known: int = 0  # files of the projects around them

@@ -13,13 +13,21 @@ from cgsafe.values import Class, Compiled, Func, Instance, Value, parts_of
 from cgsafe.walk.arguments import Arguments
 from cgsafe.walk.defs import ClassDef, FunctionDef
 from cgsafe.walk.entry import root_arguments
+from cgsafe.walk.facts import matches
 from cgsafe.walk.walker import Node, Walker
 
+MAX_RECEIVERS = 40  # classes that inherit a method which a profile names
 SITE_DEPTH = 6  # calls of host code that are followed on the way to a capture
 FORWARD = region(True, False, "", False, "module-forward")
 COMPILED_FORWARD = region(True, True, "", False, "compiled-module")
 GRAPHED = region(True, False, "", True, "graphed-callable")
 COMPILED = region(True, True, "", True, "compile")
+# Functions that a profile names: kind of candidate -> region, and why it is a root.
+NAMED = {
+    "captured": (region(True, False, "", False, "profile"), "a profile says that `{}` is captured"),
+    "compiled": (region(True, True, "", False, "profile"), "a profile says that `{}` is compiled and captured"),
+    "hot_path": (region(True, False, "", False, "hot-path", hot=True), "by profile, `{}` runs at every step"),
+}
 
 
 @dataclass(frozen=True)
@@ -38,7 +46,7 @@ class Candidate:
     """Something that may be a root, named so that it can be shared out among processes: (path, kind, qualified name)."""
 
     path: str
-    kind: str  # "module", "site"
+    kind: str  # "module", "site", or a key of NAMED
     name: str
 
     @property
@@ -53,19 +61,77 @@ def module_candidates(walker: Walker, paths: Iterable[str]) -> list[Candidate]:
         file = walker.project.files[path]
         if _host_only(walker, file):
             continue
+        tables = walker.by_package.of(file.module)
         for qualified, info in file.index["classes"].items():
-            if not walker.tables.is_captured(file.module, qualified.rpartition(".")[2]):
+            if tables.not_captured_by(file.module, qualified.rpartition(".")[2]):
                 continue
             if "forward" in info["methods"] or info["bases"]:
                 found.append(Candidate(path, "module", qualified))
     return found
 
 
+def named_candidates(walker: Walker, paths: Iterable[str], kinds: Iterable[str]) -> list[Candidate]:
+    """The functions that profiles name, by `Class.method` or by full dotted name; `*` matches any text."""
+    found = []
+    for path in sorted(paths):
+        file = walker.project.files[path]
+        tables = walker.by_package.of(file.module)
+        patterns = [(kind, tables.root_patterns[kind]) for kind in kinds if tables.root_patterns[kind]]
+        if not patterns or _host_only(walker, file):
+            continue
+        for qualified in file.index["functions"]:
+            for kind, wanted in patterns:
+                if matches(qualified, wanted) or matches(f"{file.module}.{qualified}", wanted):
+                    found.append(Candidate(path, kind, qualified))
+    return found
+
+
+def start_named(walker: Walker, candidate: Candidate) -> Start | None:
+    """Walk a function that a profile names."""
+    where, reason = NAMED[candidate.kind]
+    file = walker.project.files[candidate.path]
+    definition = walker.definitions.function(file, candidate.name)
+    if _is_stub(walker, definition):
+        return None
+    try:
+        calls = [root_arguments(walker, definition, receiver, where) for receiver in _receivers(walker, definition)]
+    except (SyntaxError, ValueError, RecursionError):
+        return None
+    root = Root(where.root, reason.format(definition.qualname), file.path, definition.line, definition.qualname)
+    node = Node(definition, where, (), None)
+    frame = _entry_frame(walker, node, file)
+    for args in calls:
+        frame.call_value(walker.decorated(definition, None), args, _Anchor(definition.line))
+    return Start(root, node, False)
+
+
+def _receivers(walker: Walker, definition: FunctionDef) -> list[Value | None]:
+    """What a method may be called on: objects of its class, and of those below it that keep the method."""
+    first = _receiver(walker, definition)
+    if definition.cls is None or not isinstance(first, Instance):
+        return [first]
+    found: list[ClassDef] = [definition.cls]
+    for cls in found:
+        for below in walker.classes.subclasses(cls):
+            kept = walker.classes.find(below, definition.name)
+            if below not in found and kept is not None and kept[1] is definition and len(found) < MAX_RECEIVERS:
+                found.append(below)
+    return [walker.classes.generic(cls) for cls in found]
+
+
+def _receiver(walker: Walker, definition: FunctionDef) -> Value | None:
+    """What a method is called on."""
+    from cgsafe.walk.attributes import binding
+
+    owner = definition.cls
+    if owner is None:
+        return None
+    kind = binding(definition)
+    return walker.classes.generic(owner) if kind == "instance" else Class(owner) if kind == "class" else None
+
+
 def _host_only(walker: Walker, file: Any) -> bool:
-    if not walker.tables.is_run(file.path):
-        return True
-    parts = file.module.split(".")
-    return any(p in walker.tables.host_only_folders for p in parts[:-1])
+    return folder_refusal(walker, file) != ""
 
 
 def instantiated_names(walker: Walker) -> frozenset[str]:
@@ -154,18 +220,17 @@ def start_module(walker: Walker, candidate: Candidate) -> Start | None:
     file = walker.project.files[candidate.path]
     definition = walker.definitions.class_(file, candidate.name)
     classes = walker.classes
-    if not classes.is_module(definition):
+    if module_refusal(walker, definition):
         return None
     found = classes.find(definition, "forward")
-    if found is None:
-        return None
+    assert found is not None
     owner = found[0]
-    traced = walker.tables.compiles_class(definition)
+    traced = walker.by_package.of(file.module).compiles_class(definition)
     where = COMPILED_FORWARD if traced else FORWARD
     receiver = classes.generic(definition)
     method = classes.member(owner, "forward", found[1], receiver)
     function = _underlying(found[1])
-    if method is None or function is None or _is_stub(walker, function) or _is_abstract(walker, definition):
+    if method is None or function is None:
         return None
     try:
         args = root_arguments(walker, function, receiver, where)
@@ -182,6 +247,35 @@ def start_module(walker: Walker, candidate: Candidate) -> Start | None:
     frame = _entry_frame(walker, node, file)
     frame.call_value(method, args.drop_first(), _Anchor(line))
     return Start(root, node, False)
+
+
+NO_MODULE = "it is no torch.nn.Module"
+
+
+def module_refusal(walker: Walker, definition: ClassDef) -> str:
+    """Why the forward of a class is no root; "" where it is one."""
+    if not walker.classes.is_module(definition):
+        return NO_MODULE
+    found = walker.classes.find(definition, "forward")
+    if found is None:
+        return "it has no `forward`"
+    function = _underlying(found[1])
+    if function is None:
+        return "its `forward` is not a function that can be followed"
+    if _is_stub(walker, function):
+        return "its `forward` is a stub for subclasses to define"
+    if _is_abstract(walker, definition):
+        return "it leaves methods to its subclasses, which are walked instead"
+    return ""
+
+
+def folder_refusal(walker: Walker, file: Any) -> str:
+    """Why no forward in a file is a root; "" where nothing speaks against it."""
+    tables = walker.by_package.of(file.module)
+    if not tables.is_run(file.path):
+        return "nothing runs its file: it is a template or a converter by its name"
+    folder = next((p for p in file.module.split(".")[:-1] if p in tables.host_only_folders), "")
+    return f"it lies in a folder `{folder}`, which is not what a serving engine captures" if folder else ""
 
 
 def _underlying(what: Any) -> FunctionDef | None:
@@ -260,20 +354,11 @@ def _walk_site(walker: Walker, candidate: Candidate) -> None:
     file = walker.project.files[candidate.path]
     if candidate.name:
         definition = walker.definitions.function(file, candidate.name)
-        receiver: Value | None = None
-        if definition.cls is not None:
-            from cgsafe.walk.attributes import binding
-
-            kind = binding(definition)
-            owner = definition.cls
-            if definition.name == "__init__":
-                walker.classes.ensure_made(walker.classes.generic(owner))  # what it stores is to be kept
-                return
-            receiver = (
-                walker.classes.generic(owner) if kind == "instance" else Class(owner) if kind == "class" else None
-            )
+        if definition.cls is not None and definition.name == "__init__":
+            walker.classes.ensure_made(walker.classes.generic(definition.cls))  # what it stores is to be kept
+            return
         try:
-            args = root_arguments(walker, definition, receiver, HOST)
+            args = root_arguments(walker, definition, _receiver(walker, definition), HOST)
         except (SyntaxError, ValueError, RecursionError):
             return
         walker.decorated(definition, None)

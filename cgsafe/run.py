@@ -16,13 +16,16 @@ from cgsafe.findings import Problem
 from cgsafe.index.project import Project
 from cgsafe.parallel import Helper, Queue, available
 from cgsafe.roots import (
+    NAMED,
     Candidate,
     Start,
     explicit_starts,
     instantiated_names,
     module_candidates,
+    named_candidates,
     site_candidates,
     start_module,
+    start_named,
     walk_site,
 )
 from cgsafe.rule import Rule, RuleSet
@@ -43,22 +46,28 @@ class Outcome:
     """What walking a project, or a share of its roots, gave."""
 
     reaches: Reaches = field(default_factory=dict)
-    roots: set[RootKey] = field(default_factory=set)
+    roots: dict[RootKey, str] = field(default_factory=dict)  # -> why it is one
+    reached: set[Place] = field(default_factory=set)  # modules that other modules call
     root_count: int = 0
     statistics: dict[str, int] = field(default_factory=dict)
     faults: dict[tuple[str, int], str] = field(default_factory=dict)
     rule_failures: dict[str, str] = field(default_factory=dict)
     cuts: set[tuple[str, int]] = field(default_factory=set)
 
+    def add_root(self, key: RootKey, reason: str) -> None:
+        """Note a root; of two reasons for one place the first by text, so that the choice is the same in every run."""
+        self.roots[key] = min(reason, self.roots.get(key, reason))
+
 
 def analyse(project: Project, settings: Settings, rules: Sequence[type[Rule]], progress: Progress | None) -> Outcome:
     """Walk from all roots, or recall what an earlier run over the very same contents found."""
     store = Store("runs", KEEP_RUNS) if settings.cache else None
-    key = _key(project, rules) if store is not None else ""
+    key = _key(project, settings, rules) if store is not None else ""
     if store is not None:
         kept = store.load(key)
         if kept is not None:
-            return Outcome(from_plain(kept[0]), set(), kept[1], kept[2], cuts=set(kept[3]))
+            roots, reached, statistics, cuts = kept[1:]
+            return Outcome(from_plain(kept[0]), roots, set(reached), len(roots), statistics, cuts=set(cuts))
     sys.setrecursionlimit(max(sys.getrecursionlimit(), 12000))
     gc_was_on = gc.isenabled()
     gc.disable()  # the graph of the walk stays alive to the end, and there is nothing to collect in it
@@ -69,12 +78,15 @@ def analyse(project: Project, settings: Settings, rules: Sequence[type[Rule]], p
         if gc_was_on:
             gc.enable()
     if store is not None and not outcome.faults and not outcome.rule_failures:
-        store.save(key, (to_plain(outcome.reaches), outcome.root_count, outcome.statistics, sorted(outcome.cuts)))
+        roots, reached = dict(sorted(outcome.roots.items())), sorted(outcome.reached)
+        store.save(key, (to_plain(outcome.reaches), roots, reached, outcome.statistics, sorted(outcome.cuts)))
     return outcome
 
 
-def _key(project: Project, rules: Sequence[type[Rule]]) -> str:
-    digest = hashlib.blake2b(tool_stamp().encode(), digest_size=16)
+def _key(project: Project, settings: Settings, rules: Sequence[type[Rule]]) -> str:
+    digest = hashlib.blake2b(
+        f"{tool_stamp()} {settings.profile} {settings.hot_path} {settings.show_accepted}".encode(), digest_size=16
+    )
     for rule in sorted(rules, key=lambda r: r.code):
         digest.update(f"{rule.code} {rule.__module__}".encode())
         try:
@@ -90,24 +102,49 @@ def _key(project: Project, rules: Sequence[type[Rule]]) -> str:
 
 
 def _analyse(project: Project, settings: Settings, rules: Sequence[type[Rule]], progress: Progress | None) -> Outcome:
-    walker = Walker(project, _Reader(settings))
-    paths = sorted(project.files)
-    names = instantiated_names(walker)
-    sites = site_candidates(walker, paths)
-    modules = module_candidates(walker, paths)
-    # First what nobody is seen to make, mostly whole models; then what these did not reach.
-    top = [c for c in modules if c.name.rpartition(".")[2] not in names]
-    rest = [c for c in modules if c.name.rpartition(".")[2] in names]
-    jobs = available(settings.jobs) if len(modules) >= SMALL else 1
-    first, second = _chunks([*sites, *top]), _chunks(rest)
+    walker = Walker(project, Reader(settings), settings.profile)
+    first, second, hot = _plan(walker, settings)
+    jobs = available(settings.jobs) if sum(map(len, [*first, *second, *hot])) >= SMALL else 1
     if jobs > 1:
-        outcomes = _shared(walker, rules, (first, second), jobs, progress)
+        outcomes = _shared(walker, rules, (first, second, hot), jobs, progress)
         if outcomes is not None:
             return _merged(outcomes)
-    share = _Share(walker, rules)
-    share.walk_all(first, None, progress)
-    share.walk_all(second, set(share.reached()), progress)
-    return _merged([share.outcome()])
+    share = Share(walker, rules)
+    reached = share.walk_three(first, second, hot, progress)
+    outcome = share.outcome()
+    outcome.reached = reached
+    return _merged([outcome])
+
+
+Chunks = list[list[Candidate]]
+
+
+def _plan(walker: Walker, settings: Settings) -> tuple[Chunks, Chunks, Chunks]:
+    """First what nobody is seen to make, mostly whole models; then what these may reach; then what is not captured."""
+    walker.keep_accepted = settings.hot_path and settings.show_accepted
+    paths = sorted(walker.project.files)
+    names = instantiated_names(walker)
+    modules = module_candidates(walker, paths)
+    top = [c for c in modules if c.name.rpartition(".")[2] not in names]
+    rest = [c for c in modules if c.name.rpartition(".")[2] in names]
+    named = named_candidates(walker, paths, ("captured", "compiled"))
+    hot = named_candidates(walker, paths, ("hot_path",)) if settings.hot_path else []
+    return _chunks([*site_candidates(walker, paths), *named, *top]), _chunks(rest), _chunks(hot)
+
+
+def walk_whole(project: Project, settings: Settings, rules: Sequence[type[Rule]], progress: Progress | None) -> Share:
+    """Walk all of a project in this process, recalling nothing: for questions that need the walk itself."""
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), 12000))
+    gc_was_on = gc.isenabled()
+    gc.disable()
+    try:
+        share = Share(Walker(project, Reader(settings), settings.profile), rules)
+        share.walk_three(*_plan(share.walker, settings), progress)
+        return share
+    finally:
+        gc.freeze()
+        if gc_was_on:
+            gc.enable()
 
 
 def _chunks(candidates: list[Candidate]) -> list[list[Candidate]]:
@@ -119,25 +156,26 @@ def _chunks(candidates: list[Candidate]) -> list[list[Candidate]]:
 def _shared(
     walker: Walker,
     rules: Sequence[type[Rule]],
-    chunks: tuple[list[list[Candidate]], list[list[Candidate]]],
+    chunks: tuple[Chunks, Chunks, Chunks],
     jobs: int,
     progress: Progress | None,
 ) -> list[Outcome] | None:
     """Walk with helpers; None where one of them died, and all is to be done again by this process alone."""
-    queues = (Queue(len(chunks[0]), jobs == 2), Queue(len(chunks[1]), jobs == 2))
+    queues = tuple(Queue(len(part), jobs == 2) for part in chunks)
 
     def work(connection: Connection) -> None:
-        share = _Share(walker, rules, False)
+        share = Share(walker, rules, False)
         share.walk_queue(chunks[0], queues[0], None, None)
         connection.send(share.reached())
         share.walk_queue(chunks[1], queues[1], set(connection.recv()), None)
+        share.walk_queue(chunks[2], queues[2], None, None)
         part = share.outcome()
         connection.send(
             (to_plain(part.reaches), part.roots, part.statistics, part.faults, part.rule_failures, part.cuts)
         )
 
     helpers = [Helper(work) for _ in range(1, jobs)]
-    mine = _Share(walker, rules)
+    mine = Share(walker, rules)
     try:
         mine.walk_queue(chunks[0], queues[0], None, progress)
         reached = set(mine.reached())
@@ -146,10 +184,12 @@ def _shared(
         for helper in helpers:
             helper.send(sorted(reached))
         mine.walk_queue(chunks[1], queues[1], reached, progress)
+        mine.walk_queue(chunks[2], queues[2], None, progress)
         outcomes = [mine.outcome()]
+        outcomes[0].reached = reached
         for helper in helpers:
             plain, roots, statistics, faults, failures, cuts = helper.receive()
-            outcomes.append(Outcome(from_plain(plain), roots, len(roots), statistics, faults, failures, cuts))
+            outcomes.append(Outcome(from_plain(plain), roots, set(), len(roots), statistics, faults, failures, cuts))
         return outcomes
     except EOFError:
         return None
@@ -164,7 +204,7 @@ def _left(candidates: list[Candidate], reached: Collection[Place]) -> list[Candi
     return [c for c in candidates if (c.path, c.name) not in reached] if reached else candidates
 
 
-class _Share:
+class Share:
     """A share of the roots, walked in this process."""
 
     def __init__(self, walker: Walker, rules: Sequence[type[Rule]], first: bool = True):
@@ -176,6 +216,18 @@ class _Share:
     def walk_all(self, chunks: list[list[Candidate]], reached: set[Place] | None, progress: Progress | None) -> None:
         for number, chunk in enumerate(chunks):
             self.walk(_left(chunk, reached or ()), number, len(chunks), progress)
+
+    def walk_three(self, first: Chunks, second: Chunks, hot: Chunks, progress: Progress | None) -> set[Place]:
+        """Walk all roots; returns the modules that those of the first round reached."""
+        self.walk_all(first, None, progress)
+        reached = set(self.reached())
+        self.walk_all(second, reached, progress)
+        self.walk_all(hot, None, progress)
+        return reached
+
+    def all_starts(self) -> list[Start]:
+        """Every root that was walked, explicit captures first."""
+        return [*explicit_starts(self.walker), *self.starts]
 
     def walk_queue(
         self, chunks: list[list[Candidate]], queue: Queue, reached: set[Place] | None, progress: Progress | None
@@ -196,7 +248,8 @@ class _Share:
                 if candidate.kind == "site":
                     walk_site(self.walker, candidate)
                 else:
-                    start = start_module(self.walker, candidate)
+                    find = start_named if candidate.kind in NAMED else start_module
+                    start = find(self.walker, candidate)
                     if start is not None:
                         self.starts.append(start)
             except Exception as error:
@@ -212,8 +265,10 @@ class _Share:
     def outcome(self) -> Outcome:
         walker = self.walker
         judge = Judge(self.rules)
-        starts = [*explicit_starts(walker), *self.starts]
-        outcome = Outcome(roots={root_key(s.root) for s in starts})
+        starts = self.all_starts()
+        outcome = Outcome()
+        for start in starts:
+            outcome.add_root(root_key(start.root), start.root.reason)
         collect(starts, judge, outcome.reaches)
         capture_sites(walker.all_nodes(), judge, outcome.reaches)
         outcome.statistics = dict(walker.statistics)
@@ -229,7 +284,8 @@ def _merged(outcomes: list[Outcome]) -> Outcome:
         for spot, ways in other.reaches.items():
             for reach in ways.values():
                 add(result.reaches, spot, reach)
-        result.roots |= other.roots
+        for key, reason in other.roots.items():
+            result.add_root(key, reason)
         for name, count in other.statistics.items():
             result.statistics[name] = result.statistics.get(name, 0) + count
         result.faults.update(other.faults)
@@ -239,7 +295,7 @@ def _merged(outcomes: list[Outcome]) -> Outcome:
     return result
 
 
-class _Reader:
+class Reader:
     """Texts of known files, read again when the walk wants to see a function."""
 
     def __init__(self, settings: Settings):

@@ -16,6 +16,9 @@ class Settings:
     ignore: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()  # gitignore-style patterns, relative to the working directory
     min_confidence: Confidence = Confidence.MEDIUM
+    hot_path: bool = False  # also what runs at every step outside of captures
+    show_accepted: bool = False  # with it: also what stands where the author accepts a wait
+    profile: str = ""  # what the project adds to the framework profiles, as JSON text
     all_paths: bool = False
     jobs: int = 0  # 0: as many as there are processors
     cache: bool = True

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from cgsafe.events import CaptureSite
+from cgsafe.events import CaptureSite, DeviceWait, HostCopy, HostRead, SizeRead, TruthTest
 from cgsafe.findings import Confidence, Edit, Fix, Root, Severity, Step
 from cgsafe.forks import stream_hazards
 from cgsafe.roots import Start
@@ -39,12 +39,15 @@ class Reach:
     function: str
     source: str
     group: tuple[int, int] | None = None
+    region: str = "captured"  # or "hot-path"
+    accepted: str = ""  # the block in which the author accepts a wait
 
     def rank(self) -> Any:
         """Smaller is better: surer, then shorter, then by text, so that the choice is the same in every run."""
         return (
             -self.confidence,
             self.severity is not Severity.ERROR,
+            self.accepted != "",
             len(self.steps),
             [(s.path, s.line) for s in self.steps],
             (self.root.path, self.root.line, self.root.function),
@@ -52,6 +55,7 @@ class Reach:
         )
 
 
+_WAITS = (TruthTest, HostRead, SizeRead, HostCopy, DeviceWait)
 RootKey = tuple[str, int, str, str]
 Reaches = dict[Spot, dict[RootKey, Reach]]
 
@@ -111,7 +115,7 @@ def _from_root(start: Start, judge: Judge, reaches: Reaches) -> None:
             if isinstance(event, CaptureSite):
                 continue
             _add(best, start, node, parents, event, rule, hit)
-        for line, callee in sorted(node.calls, key=lambda call: (call[0], _order(call[1]))):
+        for line, callee in sorted(node.calls, key=lambda call: (call[0], node_order(call[1]))):
             if callee not in parents:
                 parents[callee] = (node, line)
                 queue.append(callee)
@@ -123,13 +127,15 @@ def _from_root(start: Start, judge: Judge, reaches: Reaches) -> None:
         add(reaches, spot, reach)
 
 
-def _order(node: Node) -> tuple[str, str]:
+def node_order(node: Node) -> tuple[str, str]:
     return (node.definition.label if node.definition is not None else "", node.label)
 
 
 def _add(
     best: dict[Spot, Reach], start: Start, node: Node, parents: dict[Node, Any], event: Any, rule: Any, hit: Any
 ) -> None:
+    if event.region.hot and not isinstance(event, _WAITS):
+        return  # no graph records here: all that matters is that the host waits
     if hit.unless_warmed and event.signature in start.warm:
         return
     place = event.place
@@ -150,26 +156,28 @@ def _add(
             place.end_column,
         )
     spot = Spot(rule.code, path, line, column)
-    steps = [*_steps(node, parents), Step(place.path, place.line, place.function)]
+    steps = [*steps_to(node, parents), Step(place.path, place.line, place.function)]
     if hit.at is not None and (path, line) != (place.path, place.line):
         steps.append(Step(path, line, hit.function or place.function))
     reach = Reach(
         start.root,
         tuple(steps),
         int(confidence),
-        hit.message,
-        hit.severity or rule.severity,
+        f"{hit.message}; this stalls the host at every step" if event.region.hot else hit.message,
+        Severity.WARNING if event.region.hot else hit.severity or rule.severity,
         hit.fix,
         (end_line, end_column),
         rule.name,
         hit.function or place.function,
         event.source,
         hit.group,
+        "hot-path" if event.region.hot else "captured",
+        event.region.accepted,
     )
     best[spot] = _better(best.get(spot), reach)
 
 
-def _steps(node: Node, parents: dict[Node, Any]) -> list[Step]:
+def steps_to(node: Node, parents: dict[Node, Any]) -> list[Step]:
     """The calls that lead from the root to a node; the artificial step into the root itself is left out."""
     steps: list[Step] = []
     here = node
@@ -237,6 +245,8 @@ def to_plain(reaches: Reaches) -> list[Any]:
                     reach.function,
                     reach.source,
                     reach.group,
+                    reach.region,
+                    reach.accepted,
                 )
             )
     return [
@@ -267,6 +277,8 @@ def from_plain(data: list[Any]) -> Reaches:
         function,
         source,
         group,
+        region,
+        accepted,
     ) in data[2]:
         reach = Reach(
             roots[root],
@@ -280,6 +292,8 @@ def from_plain(data: list[Any]) -> Reaches:
             function,
             source,
             group,
+            region,
+            accepted,
         )
         reaches.setdefault(Spot(code, path, line, column), {})[root_key(reach.root)] = reach
     return reaches

@@ -336,6 +336,8 @@ def test_json_keeps_its_contract():
             },
             "fingerprint": "f00d",
             "outside": False,
+            "region": "captured",
+            "accepted": "",
         }
     ]
     assert data["summary"] == {

@@ -49,7 +49,7 @@ def renderer(name: str) -> Render:
 
 def ordered(report: Report) -> list[Finding]:
     """The findings in the order of every format."""
-    return sorted(report.findings, key=lambda f: (f.path, f.line, f.column, f.code, f.message))
+    return sorted([*report.findings, *report.accepted], key=lambda f: (f.path, f.line, f.column, f.code, f.message))
 
 
 def ordered_errors(report: Report) -> list[Problem]:

@@ -40,13 +40,13 @@ def document(report: Report, options: Options) -> dict[str, Any]:
     return {
         "version": VERSION,
         "tool": {"name": "cgsafe", "version": __version__},
-        "findings": [_finding(finding) for finding in findings],
+        "findings": [finding_document(finding) for finding in findings],
         "errors": [{"path": p.path, "line": p.line, "message": p.message} for p in ordered_errors(report)],
         "summary": summary,
     }
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def finding_document(finding: Finding) -> dict[str, Any]:
     return {
         "code": finding.code,
         "name": finding.name,
@@ -66,6 +66,8 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "fix": None if finding.fix is None else _fix(finding.fix),
         "fingerprint": finding.fingerprint,
         "outside": finding.outside,
+        "region": finding.region,
+        "accepted": finding.accepted,
     }
 
 

@@ -80,6 +80,8 @@ class _Writer:
         message = escape(finding.message)
         if finding.outside:
             message += " (outside the given paths)"
+        if finding.accepted:
+            message += f" (suppressed: `with {escape(finding.accepted)}` accepts it)"
         first, *rest = self._wrapped(f"{place} {code} {kind} {message}", "", "    ")
         # Colours go in after wrapping, since they take no room.
         plain = f"{place} {code} {kind}"

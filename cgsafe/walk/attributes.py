@@ -39,7 +39,7 @@ class Attributes:
         if name in state.known:
             return state.known[name]
         value = self._attribute(instance, name, frame, node)
-        if value is not None and self.walker.tables.names_host(name):
+        if value is not None and self.walker.by_package.of(instance.definition.file.module).names_host(name):
             from cgsafe.walk.calls import on_host
 
             value = on_host(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
-from cgsafe.events import CompiledCall, KernelLaunch, region
+from cgsafe.events import CompiledCall, KernelLaunch, varied
 from cgsafe.values import (
     HIGH,
     LOW,
@@ -143,7 +143,7 @@ class Calls(TorchCalls):
             if verdict == "cut":
                 return UNKNOWN
             # Behind an eager break: recorded only where the whole model is captured in one piece.
-            where = region(True, False, where.behind_op, where.explicit, where.root, "behind an eager break")
+            where = varied(where, traced=False, doubt="behind an eager break")
         called = self.walker.call(definition, scope, args, where)
         self.record_call(node, called)
         if called.warm and not where.captured:
@@ -228,11 +228,11 @@ class Calls(TorchCalls):
         if method is None:
             return UNKNOWN
         self.run_hooks(callee, "pre", args, node)
-        if self.region.captured and not self.walker.shallow and classes.is_module(definition):
+        if self.region.captured and not self.region.hot and not self.walker.shallow and classes.is_module(definition):
             self.walker.reached.add(definition)
         before = self.region
         if before.captured and not before.traced and self.tables.compiles_class(definition):
-            self.region = region(True, True, before.behind_op, before.explicit, before.root, before.doubt)
+            self.region = varied(before, traced=True)
         result = self.call_value(method, args, node)
         self.region = before
         self.run_hooks(callee, "post", args, node, result)
@@ -293,8 +293,11 @@ class Calls(TorchCalls):
             )
         else:
             self.node.warm.add((site.label, signature(args)))
-        inner = region(
-            here.captured or site.captures, True, here.behind_op, here.explicit or site.captures, here.root, here.doubt
+        inner = varied(
+            here,
+            captured=here.captured or site.captures,
+            traced=True,
+            explicit=here.explicit or site.captures,
         )
         before, self.region = self.region, inner
         try:

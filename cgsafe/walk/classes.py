@@ -76,6 +76,7 @@ class ClassTable(Attributes):
         self._decorating: list[ClassDef] = []  # whose decorators are at work: what is found meanwhile may still change
         self._found: dict[tuple[ClassDef, str], tuple[ClassDef, Any] | None] = {}
         self._is_settings: dict[ClassDef, bool] = {}
+        self.promised: dict[tuple[ClassDef, str], Value] = {}  # annotations of attributes that start out empty
         self._assigning: dict[ClassDef, dict[str, list[tuple[FunctionDef, ClassDef]]]] = {}
         self._late: dict[FunctionDef, list[tuple[str, Value]]] = {}
         self._statements: dict[tuple[ClassDef, str], tuple[ast.stmt | None, int]] = {}
@@ -196,10 +197,15 @@ class ClassTable(Attributes):
         """True for classes that hold settings: what is read from their objects is no tensor."""
         found = self._is_settings.get(definition)
         if found is None:
-            names = self.walker.tables.host_objects
-            found = any((e.rpartition(".")[2] if isinstance(e, str) else e.name) in names for e in self.mro(definition))
+            names = self.walker.by_package.of(definition.file.module).host_objects
+            found = any(self.bare_name(e) in names for e in self.mro(definition))
             self._is_settings[definition] = found
         return found
+
+    @staticmethod
+    def bare_name(entry: ClassDef | str) -> str:
+        """The name of a class, in the checked code or outside of it, without its module."""
+        return entry.rpartition(".")[2] if isinstance(entry, str) else entry.name
 
     def any_of(self, definition: ClassDef) -> Value:
         """An object of which only the class is known, as a value."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from cgsafe.events import Place, region
+from cgsafe.events import Place, varied
 from cgsafe.values import (
     NONE,
     UNKNOWN,
@@ -112,7 +113,11 @@ def call_custom_op(frame: Frame, namespace: str, name: str, args: Arguments, nod
         return UNKNOWN
     here = frame.region
     before = frame.region
-    frame.region = region(here.captured, False, f"{namespace}::{name}", here.explicit, here.root, here.doubt)
+    operator = f"{namespace}::{name}"
+    doubt = here.doubt
+    if here.captured and operator in frame.tables.splitting_ops:
+        doubt = "graphs are split at this operator, which runs eagerly between them"
+    frame.region = varied(here, traced=False, behind_op=operator, doubt=doubt)
     try:
         return frame.call_value(function, args, node)
     finally:
@@ -124,7 +129,12 @@ def find_custom_ops(walker: Any) -> dict[str, Value]:
     ops: dict[str, Value] = {}
     for path in sorted(walker.project.files):
         file = walker.project.files[path]
-        if "op" not in file.index["triggers"]:
+        lines = file.index["triggers"].get("op", ())
+        others = walker.by_package.of(file.module).unusual_registrars
+        if others:
+            text = walker.text(file).lines
+            lines = (*lines, *(n for n, line in enumerate(text, 1) if any(f"{name}(" in line for name in others)))
+        if not lines:
             continue
         for qualified, (_first, _line, _last, cls, decorators) in file.index["functions"].items():
             if cls or not decorators:
@@ -132,7 +142,7 @@ def find_custom_ops(walker: Any) -> dict[str, Value]:
             if any(d.rpartition(".")[2] in ("custom_op", "triton_op", "impl") for d in decorators):
                 definition = walker.definitions.function(file, qualified)
                 ops.setdefault(_decorated_name(walker, definition), Func(definition))
-        _registrations(walker, file, ops)
+        _registrations(walker, file, lines, ops)
     return ops
 
 
@@ -152,17 +162,17 @@ def _decorated_name(walker: Any, definition: Any) -> str:
     return str(definition.name)
 
 
-def _registrations(walker: Any, file: Any, ops: dict[str, Value]) -> None:
+def _registrations(walker: Any, file: Any, at: Iterable[int], ops: dict[str, Value]) -> None:
     """`direct_register_custom_op(op_name=..., op_func=...)` and its like, wherever in the file they stand."""
     from cgsafe.events import HOST
     from cgsafe.walk.frame import Frame
     from cgsafe.walk.walker import Node
 
     lines = walker.text(file).lines
-    for line in file.index["triggers"]["op"]:
+    for line in at:
         text = lines[line - 1]
         name = text.strip().partition("(")[0].rpartition(".")[2].strip()
-        if name not in walker.tables.op_registrars and name != "impl":
+        if name not in walker.by_package.of(file.module).op_registrars and name != "impl":
             continue
         call = _call_at(lines, line)
         if call is None:

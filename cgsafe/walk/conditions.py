@@ -179,11 +179,10 @@ class Conditions:
         if (
             isinstance(op, (ast.Eq, ast.NotEq))
             and isinstance(right, Ext)
-            and right.name == "torch.float16"
+            and right.name in self.tables.doubted_dtypes
             and outcome is None
         ):
-            # Half precision has overflow checks of its own; models run in bfloat16 unless told otherwise.
-            doubt = Const(f"only where `{ast.unparse(node.left)}` is torch.float16")
+            doubt = Const(f"only where `{ast.unparse(node.left)}` is {right.name}")
             (when_true if isinstance(op, ast.Eq) else when_false).append((DOUBT, doubt))
         self._device_refinements(node, op, right, when_true, when_false)
         return outcome, when_true, when_false

@@ -31,6 +31,7 @@ from cgsafe.walk.arguments import Arguments, strengthen
 
 if TYPE_CHECKING:
     from cgsafe.walk.defs import FunctionDef, Shape
+    from cgsafe.walk.facts import Facts
     from cgsafe.walk.walker import Walker
 
 
@@ -81,9 +82,10 @@ def entry_value(
     if annotation is not None:
         annotated = annotation_value(walker, definition, annotation, region)
         if annotated is not UNKNOWN:
-            return _by_host_name(walker, name, strengthen(value, annotated))
+            tables = walker.by_package.of(definition.file.module)
+            return _by_host_name(tables, name, strengthen(value, annotated))
     if value is UNKNOWN and (region.captured or region.traced):
-        by_name = convention(walker, name)
+        by_name = convention(walker.by_package.of(definition.file.module), name)
         if isinstance(by_name, Tensor) and by_name.device == "cuda" and "_" not in name:
             # A short name means much in a module, and little in a helper.
             if definition.cls is None or not walker.classes.is_module(definition.cls):
@@ -92,18 +94,21 @@ def entry_value(
     return value
 
 
-def _by_host_name(walker: Walker, name: str, value: Value) -> Value:
+def _by_host_name(tables: Facts, name: str, value: Value) -> Value:
     """A tensor whose name says that it lives on the host."""
-    if isinstance(value, Tensor) and walker.tables.names_host(name):
+    if isinstance(value, Tensor) and tables.names_host(name):
         return value.with_(device="cpu")
     return value
 
 
-def convention(walker: Walker, name: str) -> Value:
+def convention(tables: Facts, name: str) -> Value:
     """What a bare parameter or attribute name means by the conventions of model code."""
-    kind = walker.tables.convention(name)
-    if kind is None:
-        return UNKNOWN
+    kind = tables.convention(name)
+    return UNKNOWN if kind is None else value_of_kind(kind)
+
+
+def value_of_kind(kind: str) -> Value:
+    """What a kind in a profile stands for: "tensor:int", "cpu", "numpy", or a type on the host."""
     if kind == "cpu":
         return Tensor("cpu", None, "", MEDIUM)
     if kind == "numpy":
@@ -111,6 +116,8 @@ def convention(walker: Walker, name: str) -> Value:
     if kind.startswith("tensor"):
         dtype = {"tensor:int": "i", "tensor:bool": "b", "tensor:float": "f"}.get(kind, "")
         return Tensor("cuda", 1, dtype, MEDIUM)
+    if kind in ("list", "tuple"):
+        return Seq(kind, None, UNKNOWN)
     return Host(kind)
 
 
@@ -141,7 +148,7 @@ def _root_value(walker: Walker, definition: FunctionDef, shape: Shape, name: str
     if annotation is not None:
         annotated = annotation_value(walker, definition, annotation, region)
         if annotated is not UNKNOWN:
-            annotated = _by_host_name(walker, name, annotated)
+            annotated = _by_host_name(walker.by_package.of(definition.file.module), name, annotated)
             if isinstance(default, Const) and isinstance(default.value, bool):
                 # A flag by its default, whatever the annotation says.
                 annotated = join_all(
@@ -154,7 +161,8 @@ def _root_value(walker: Walker, definition: FunctionDef, shape: Shape, name: str
                 ]
                 annotated = join_all(sure)
             return annotated if default is not NONE else join(NONE, annotated)
-    by_name = convention(walker, name) if region.captured or region.traced else UNKNOWN
+    tables = walker.by_package.of(definition.file.module)
+    by_name = convention(tables, name) if region.captured or region.traced else UNKNOWN
     if default is None:
         if by_name is UNKNOWN and annotation is None and region.captured:
             # A required, unannotated argument of captured code is a tensor more often than not: a guess.

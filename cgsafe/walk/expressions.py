@@ -40,9 +40,11 @@ from cgsafe.values import (
     Value,
     join,
     join_all,
+    parts_of,
+    widen,
 )
 from cgsafe.walk.comprehensions import Comprehensions
-from cgsafe.walk.entry import convention
+from cgsafe.walk.entry import convention, value_of_kind
 from cgsafe.walk.operators import Operators
 
 if TYPE_CHECKING:
@@ -145,7 +147,13 @@ class Expressions(Operators, Comprehensions):
             return Class(base.definition)
         if name == "__dict__":
             return Dict({}, UNKNOWN)
+        if name in self.tables.field_names:
+            kind = self.tables.field_kind((classes.bare_name(e) for e in classes.mro(base.definition)), name)
+            if kind is not None:
+                return value_of_kind(kind)
         value = classes.attribute(base, name, self, node)
+        if self.region.hot and value is not None:
+            value = self.at_run_time(base, name, value)
         if value is not None and value is not UNKNOWN:
             return value
         if classes.is_module(base.definition):
@@ -157,18 +165,40 @@ class Expressions(Operators, Comprehensions):
             if known == "method":
                 return ExtMethod(base, name)
         if value is None and classes.externals(base.definition):
-            fallback = convention(self.walker, name) if self.tables.names_host(name) else UNKNOWN
+            fallback = convention(self.tables, name) if self.tables.names_host(name) else UNKNOWN
             if fallback is not UNKNOWN:
                 return fallback
             if self.tables.is_host_container_method(name):
                 return ExtMethod(base, name)
         getter = classes.find(base.definition, "__getattr__")
         if value is None and getter is None:
-            by_name = convention(self.walker, name) if self.region.captured else UNKNOWN
+            by_name = convention(self.tables, name) if self.region.captured else UNKNOWN
             if isinstance(by_name, Tensor):
                 return by_name.with_(confidence=LOW) if by_name.device == "cuda" else by_name
             return by_name
         return UNKNOWN
+
+    def at_run_time(self: Frame, base: Instance, name: str, value: Value) -> Value:
+        """What an attribute holds once the program runs: places that the constructor leaves empty are filled by then."""
+        if isinstance(value, Tensor):
+            # Where the device is a parameter, it is the GPU's.
+            return value if value.device else value.with_(device="cuda", confidence=max(value.confidence, MEDIUM))
+        empty = (isinstance(value, Seq) and not value.items and value.element in (None, UNKNOWN)) or (
+            isinstance(value, Dict) and not value.items and value.other in (None, UNKNOWN)
+        )
+        if not empty and not isinstance(value, Const):
+            return value
+        promised = self.walker.classes.promised.get((base.definition, name))
+        if promised is None:
+            promised = self.walker.classes.annotated(base.definition, name)
+        if value is NONE:
+            kept = [p for p in parts_of(promised or UNKNOWN) if p is not NONE]
+            return join_all(kept) if kept else UNKNOWN
+        if isinstance(value, Const):
+            return widen(value)
+        if promised is not None and promised.__class__ is value.__class__:
+            return promised
+        return Dict({}, UNKNOWN) if isinstance(value, Dict) else Seq(value.kind, None, UNKNOWN)  # type: ignore[attr-defined]
 
     def class_attribute(self: Frame, base: Class, name: str, node: ast.AST | None) -> Value:
         if name in ("__name__", "__qualname__", "__module__"):
@@ -212,7 +242,7 @@ class Expressions(Operators, Comprehensions):
         kind = self.tables.only_tensors_have(name)
         if kind == "attribute":
             return self.tensor_attribute(Tensor("cuda", None, "", LOW), name, None)
-        by_name = convention(self.walker, name) if self.region.captured else UNKNOWN
+        by_name = convention(self.tables, name) if self.region.captured else UNKNOWN
         if isinstance(by_name, Tensor) and by_name.device == "cuda":
             return by_name.with_(confidence=LOW)
         return by_name if by_name is not UNKNOWN else ExtMethod(base, name)

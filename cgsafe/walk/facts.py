@@ -5,15 +5,16 @@ from __future__ import annotations
 import ast
 import fnmatch
 import os
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
 from cgsafe.events import Region
 from cgsafe.knowledge import load, tables
+from cgsafe.profiles import merged, special_packages
 from cgsafe.values import (
     BOOL,
     FALSE,
-    FLOAT,
     TRUE,
     UNKNOWN,
     Dict,
@@ -23,50 +24,13 @@ from cgsafe.values import (
     Value,
 )
 
-_ALIASES = {
-    "torch.functional.": "torch.",
-    "torch.nn.modules.activation.": "torch.nn.",
-    "torch.nn.parameter.": "torch.nn.",
-    "torch.cuda.graphs.": "torch.cuda.",
-    "torch.cuda.streams.": "torch.cuda.",
-    "torch._tensor.": "torch.",
-}
-_DTYPE_NAMES = {
-    "bool": "b",
-    "int": "i",
-    "int8": "i",
-    "int16": "i",
-    "int32": "i",
-    "int64": "i",
-    "long": "i",
-    "short": "i",
-    "uint8": "i",
-    "uint16": "i",
-    "uint32": "i",
-    "uint64": "i",
-}
-_FLOAT_NAMES = ("float", "half", "bfloat16", "double", "complex", "cfloat", "cdouble")
 _ENUMS = ("enum.", "Enum")
-_CONSTANT_ATTRIBUTES: dict[str, Value] = {
-    "math.pi": FLOAT,
-    "math.inf": FLOAT,
-    "math.e": FLOAT,
-    "typing.TYPE_CHECKING": FALSE,
-    "torch.inf": FLOAT,
-    "torch.pi": FLOAT,
-    "torch.version.hip": UNKNOWN,
-    "torch.__version__": Host("str"),
-    "os.environ": Dict({}, Host("str")),
-    "sys.platform": Host("str"),
-    "sys.version_info": Host("object"),
-    "sys.maxsize": Host("int"),
-}
 
 
 class Facts:
     """Everything that the walk looks up by name."""
 
-    def __init__(self) -> None:
+    def __init__(self, added: str = "", package: str = "") -> None:
         known = tables()
         self.functions = known.functions
         self.methods = known.methods
@@ -88,6 +52,15 @@ class Facts:
         self._module_tensors = frozenset(calls["module"]["tensors"])
         self.chained_methods = frozenset(calls["module"]["chained"])  # of a module: they give the module itself
         self._module_methods = self.chained_methods | frozenset(calls["module"]["methods"])
+        self._constants = {name: _constant(kind) for name, kind in calls["attributes"].items()}
+        self._dtypes: dict[str, list[str]] = calls["dtypes"]
+        self._float_names = tuple(calls["dtypes"]["float_prefixes"])
+        library = calls["library"]
+        self.identity_functions = frozenset(library["identity"])
+        self.like_first = frozenset(library["like_first"])
+        self.host_modules = tuple(library["host"])
+        self.whole_reads = frozenset(library["whole_reads"])
+        self.math_ints = frozenset(library["math_ints"])
         self._container_methods = frozenset(calls["container"]["methods"])
         self.allocators = frozenset(calls["allocates"]["functions"])
         frozen = calls["frozen"]
@@ -95,35 +68,53 @@ class Facts:
         self.frozen_calls: dict[str, str] = {n: kind for kind, names in frozen["functions"].items() for n in names}
         self._frozen_starts: dict[str, str] = {n: k for k, names in frozen["packages"].items() for n in names}
         self.frozen_methods: dict[str, str] = {n: kind for kind, names in frozen["methods"].items() for n in names}
-        guards = load("guards")
-        self._external_guards: dict[str, Any] = guards["external"]
-        self._named_guards: dict[str, Any] = guards["named"]
-        conventions = load("conventions")
-        self._names: dict[str, str] = conventions["names"]
-        host = conventions["host"]
+        self._profile(merged(added, package))
+        self.debug = bool(os.environ.get("CGSAFE_DEBUG"))
+
+    def _profile(self, profile: dict[str, Any]) -> None:
+        """Take over what frameworks mean by their names."""
+        roots, functions, decorators = profile["roots"], profile["functions"], profile["decorators"]
+        self._bases = tuple(roots["module_bases"])
+        self._not_captured_modules = tuple(roots["not_captured_modules"])
+        self._not_captured_classes = tuple(roots["not_captured_classes"])
+        self.not_run = tuple(roots["not_run"])
+        self.host_only_folders = frozenset(roots["host_only_folders"])
+        self.root_patterns: dict[str, tuple[str, ...]] = {
+            kind: tuple(roots[kind]) for kind in ("captured", "compiled", "hot_path")
+        }
+        self.needs: dict[str, str] = roots["needs"]
+        self.host_setup = frozenset(functions["host_setup"])
+        self.warm_up = frozenset(functions["warm_up"])
+        self.current_streams = frozenset(functions["current_stream"])
+        self.eager = frozenset(functions["eager"])
+        self.compiled_classes = frozenset(decorators["compiled_classes"])
+        self.eager_breaks = frozenset(decorators["eager_breaks"])
+        self._break_names = tuple(decorators["eager_break_names"])
+        self.transparent = frozenset(decorators["transparent"])
+        self.kernels = frozenset(decorators["kernels"])
+        self.autotuners = frozenset(decorators["autotuners"])
+        self.sync_allowed = frozenset(profile["contexts"]["sync_allowed"])
+        self.accepting_comments = tuple(profile["contexts"]["comments"])
+        self.op_registrars = frozenset(profile["custom_ops"]["registrars"])
+        # Those of whose calls the index, which is made before any profile is known, keeps no lines.
+        self.unusual_registrars = tuple(sorted(n for n in self.op_registrars if "custom_op" not in n))
+        self.op_decorators = frozenset(profile["custom_ops"]["decorators"])
+        self.splitting_ops = frozenset(profile["custom_ops"]["splitting"])
+        self.elsewhere = frozenset(profile["dispatch"]["elsewhere"])
+        self.host_objects = frozenset(profile["objects"]["host"])
+        self.fields: dict[str, dict[str, str]] = profile["objects"]["fields"]
+        self.field_names = frozenset(name for fields in self.fields.values() for name in fields)
+        self._external_guards: dict[str, Any] = profile["guards"]["external"]
+        self._named_guards: dict[str, Any] = profile["guards"]["named"]
+        self._names: dict[str, str] = profile["names"]
+        host = profile["host_names"]
         self._host_ends = (tuple(host["suffixes"]), tuple(host["prefixes"]))
         self._numpy_ends = (tuple(host["numpy_suffixes"]), tuple(host["numpy_prefixes"]))
-        frameworks = load("frameworks")
-        self._bases: list[str] = frameworks["modules"]["bases"]
-        self.compiled_classes = frozenset(frameworks["decorators"]["compiled_classes"])
-        self._break_names = tuple(frameworks["decorators"]["eager_break_names"])
-        self.eager_breaks = frozenset(frameworks["decorators"]["eager_breaks"])
-        self.host_objects = frozenset(frameworks["host_objects"]["classes"])
-        self.transparent = frozenset(frameworks["decorators"]["transparent"])
-        self.host_setup = frozenset(frameworks["functions"]["host_setup"])
-        self._packages: dict[str, Any] = frameworks["packages"]
-        self._not_captured_modules = tuple(frameworks["roots"]["not_captured_modules"])
-        self._not_captured_classes = tuple(frameworks["roots"]["not_captured_classes"])
-        self.not_run: tuple[str, ...] = tuple(frameworks["roots"]["not_run"])
-        self.kernels = frozenset(frameworks["decorators"]["kernels"])
-        self.autotuners = frozenset(frameworks["decorators"]["autotuners"])
-        self.current_streams = frozenset(frameworks["functions"]["current_stream"])
-        self.sync_allowed = frozenset(frameworks["contexts"]["sync_allowed"])
-        self.op_registrars = frozenset(frameworks["custom_ops"]["registrars"])
-        self.op_decorators = frozenset(frameworks["custom_ops"]["decorators"])
-        self.idioms: dict[str, list[str]] = frameworks["idioms"]
-        self.host_only_folders = frozenset(frameworks["roots"]["host_only_folders"])
-        self.debug = bool(os.environ.get("CGSAFE_DEBUG"))
+        self.stream_idiom = tuple(profile["idioms"]["current_stream"])
+        self.mask_suffixes = tuple(profile["tensor_names"]["mask_suffixes"])
+        self.library_waits = tuple(profile["libraries"]["waits"])
+        self.waiting_classes = tuple(name.rpartition(".")[0] for name in self.library_waits)
+        self.doubted_dtypes = frozenset(profile["doubts"]["dtypes"])
 
     # -- names -----------------------------------------------------------------------------------------------------
 
@@ -131,7 +122,7 @@ class Facts:
     @cache
     def canonical(name: str) -> str:
         """The one spelling of an external name that has several."""
-        for prefix, replacement in _ALIASES.items():
+        for prefix, replacement in load("calls")["aliases"].items():
             if name.startswith(prefix):
                 return replacement + name[len(prefix) :]
         if name.startswith("torch.nn.modules.") and name.rpartition(".")[2][:1].isupper():
@@ -140,7 +131,7 @@ class Facts:
 
     def external_attribute(self, base: str, name: str) -> Value:
         full = self.canonical(f"{base}.{name}")
-        known = _CONSTANT_ATTRIBUTES.get(full)
+        known = self._constants.get(full)
         if known is not None:
             return known
         return Ext(full)
@@ -157,6 +148,21 @@ class Facts:
             return "numpy"
         return self._names.get(name)
 
+    def accepting_mark(self, line: str) -> str:
+        """The comment on a line by which its author accepts a wait for the GPU; "" where there is none."""
+        if "#" not in line:
+            return ""
+        comment = line.partition("#")[2]
+        return next((f"# {mark}" for mark in self.accepting_comments if mark in comment), "")
+
+    def field_kind(self, classes: Iterable[str], name: str) -> str | None:
+        """What a profile says of an attribute of an object of one of these classes (bare names)."""
+        for cls in classes:
+            kind = self.fields.get(cls, {}).get(name)
+            if kind is not None:
+                return kind
+        return None
+
     def only_tensors_have(self, name: str) -> str | None:
         """ "method" or "attribute" where only tensors have something of that name."""
         if name in self._only_tensor:
@@ -168,7 +174,7 @@ class Facts:
         return any(d.rpartition(".")[2] in self.compiled_classes for d in definition.decorators)
 
     def is_module_base(self, name: str) -> bool:
-        return _matches(name, tuple(self._bases))
+        return matches(name, self._bases)
 
     def module_attribute(self, name: str) -> str | None:
         """What torch.nn.Module and its layers have under a name: "bool", "tensor" or "method"."""
@@ -206,11 +212,11 @@ class Facts:
         if answer is True or answer is False:
             return TRUE if answer else FALSE
         if answer == "captured":
-            return TRUE if region.captured else FALSE
+            return TRUE if region.captured and not region.hot else FALSE
         if answer == "traced":
             return TRUE if region.traced else FALSE
         if answer == "either":
-            return TRUE if region.captured or region.traced else FALSE
+            return TRUE if (region.captured and not region.hot) or region.traced else FALSE
         return BOOL
 
     def external_verdict(self, name: str, region: Region) -> Value | None:
@@ -225,27 +231,32 @@ class Facts:
         answer = self._named_guards.get(definition.name)
         if answer is not None:
             return self._answer(answer, region)
-        if definition.name in self.host_setup:
+        if definition.name in self.host_setup or definition.name in self.elsewhere or definition.name in self.warm_up:
             return "cut"
         if definition.name in self.current_streams and region.captured:
             return ExtInstance("torch.cuda.Stream", "current_stream")
+        if definition.name in self.eager and region.captured and not region.hot:
+            return "cut"
         if definition.name in self.sync_allowed:
             return ExtInstance("cgsafe.sync-allowed")
         for decorator in definition.decorators:
             last = decorator.rpartition(".")[2]
-            if last in self.eager_breaks and region.captured:
+            if last in self.eager_breaks and region.captured and not region.hot:
                 return "eager-break"
             if decorator in self.kernels or last in self.kernels:
                 return "cut"
         return None
 
-    def is_captured(self, module: str, cls: str) -> bool:
-        """False for modules whose forward, by the frameworks' own habits, runs outside of captures."""
-        own = self._packages.get(module.partition(".")[0], {})
-        return not (
-            _matches(module, (*self._not_captured_modules, *own.get("not_captured_modules", ())))
-            or _matches(cls, (*self._not_captured_classes, *own.get("not_captured_classes", ())))
-        )
+    def not_captured_by(self, module: str, cls: str) -> str:
+        """Which habit of a framework says that the forward of a class runs outside of captures; "" where none does."""
+        for kind, name, patterns in (
+            ("modules", module, self._not_captured_modules),
+            ("classes", cls, self._not_captured_classes),
+        ):
+            if matches(name, patterns):
+                pattern = next(p for p in patterns if matches(name, (p,)))
+                return f"by profile, {kind} named `{pattern}` run outside of captures"
+        return ""
 
     def is_run(self, path: str) -> bool:
         """False for files that are templates of others."""
@@ -274,11 +285,11 @@ class Facts:
     def breaks_graph(self, decorator: str) -> bool:
         """True for a decorator, by its name, that makes a function run between graphs."""
         last = decorator.rpartition(".")[2]
-        return last in self.eager_breaks or _matches(last, self._break_names)
+        return last in self.eager_breaks or matches(last, self._break_names)
 
     def sets_up(self, name: str) -> bool:
         """True for methods that run once, before anything is captured, by their name."""
-        return _matches(name, self._setup)
+        return matches(name, self._setup)
 
     # -- dtypes and numpy --------------------------------------------------------------------------------------------
 
@@ -292,10 +303,11 @@ class Facts:
         if not isinstance(value, Ext):
             return ""
         last = value.name.rpartition(".")[2]
-        kind = _DTYPE_NAMES.get(last)
-        if kind is not None:
-            return kind
-        return "f" if last.startswith(_FLOAT_NAMES) else ""
+        if last in self._dtypes["bool"]:
+            return "b"
+        if last in self._dtypes["int"]:
+            return "i"
+        return "f" if last.startswith(self._float_names) else ""
 
     def numpy_result(self, name: str) -> Value | None:
         from cgsafe.knowledge import parse_entry
@@ -308,10 +320,40 @@ class Facts:
 
 
 @cache
-def _matches(name: str, patterns: tuple[str, ...]) -> bool:
+def matches(name: str, patterns: tuple[str, ...]) -> bool:
+    """True where one of the patterns, in which `*` stands for any text, is the name."""
     return any(fnmatch.fnmatchcase(name, p) for p in patterns)
 
 
+def _constant(kind: bool | str) -> Value:
+    """What an attribute of a package holds, as the table says it."""
+    if isinstance(kind, bool):
+        return TRUE if kind else FALSE
+    head, _, element = kind.partition(":")
+    if head == "dict":
+        return Dict({}, Host(element))
+    return UNKNOWN if kind == "unknown" else Host(kind)
+
+
+class FactsByPackage:
+    """The facts that count in each package: most packages share one view."""
+
+    def __init__(self, added: str = "") -> None:
+        self.general = facts(added, "")
+        self._added = added
+        self._special = special_packages(added)
+        self._known: dict[str, Facts] = {}
+
+    def of(self, module: str) -> Facts:
+        """What counts in a module, by its dotted name."""
+        found = self._known.get(module)
+        if found is None:
+            package = module.partition(".")[0]
+            found = facts(self._added, package) if package in self._special else self.general
+            self._known[module] = found
+        return found
+
+
 @cache
-def facts() -> Facts:
-    return Facts()
+def facts(added: str, package: str) -> Facts:
+    return Facts(added, package)

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
-from cgsafe.events import CaptureSite, Event, Place, Region
+from cgsafe.events import CaptureSite, Event, Place, Region, varied
 from cgsafe.index.project import File
 from cgsafe.values import (
     LOW,
@@ -14,6 +14,7 @@ from cgsafe.values import (
     UNKNOWN,
     Class,
     Const,
+    Dict,
     Func,
     Instance,
     Seq,
@@ -45,7 +46,7 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
 
     def __init__(self, walker: Any, node: Any, shape: Any, file: File, offset: int):
         self.walker = walker
-        self.tables = walker.tables
+        self.tables = walker.by_package.of(file.module)
         self.node = node
         self.sink = node  # where events and calls go: another node inside a capture that opens here
         self.shape = shape
@@ -145,9 +146,15 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
         if present is not None and present.confidence >= confidence:
             return
         source = details.pop("source", None) or source_of(node)
+        place = self.place(node)
+        mark = self.tables.accepting_mark(self.walker.text(self.file).lines[place.line - 1])
+        if mark:
+            if not self.walker.keep_accepted:
+                return
+            here = varied(here, accepted=mark)
         self.sink.events[key] = kind(
-            place=self.place(node),
-            region=self.region,
+            place=place,
+            region=here,
             source=source,
             confidence=Confidence(confidence),
             **details,
@@ -291,11 +298,13 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
         if value is UNKNOWN or UNKNOWN in parts_of(value):
             annotated = annotation_in_file(self.walker, self.file, node.annotation)
             value = strengthen(value, annotated)
-        elif value is NONE and isinstance(node.target, ast.Attribute):
-            # A place that somebody fills later, and what with.
+        elif isinstance(node.target, ast.Attribute) and (value is NONE or isinstance(value, (Seq, Dict, Const))):
             annotated = annotation_in_file(self.walker, self.file, node.annotation)
-            if annotated is not UNKNOWN:
-                value = join(NONE, annotated)
+            for part in parts_of(self.eval(node.target.value)):
+                if isinstance(part, Instance):
+                    self.walker.classes.promised[(part.definition, node.target.attr)] = annotated
+            if value is NONE and annotated is not UNKNOWN:
+                value = join(NONE, annotated)  # a place that somebody fills later, and what with
         self.assign(node.target, value, node.value)
         return True
 

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 from cgsafe.events import HostCopy
 from cgsafe.values import (
     HIGH,
+    LOW,
     NUMPY,
+    UNKNOWN,
     Const,
     ExtInstance,
     Host,
@@ -25,6 +27,7 @@ from cgsafe.values import (
     parts_of,
 )
 from cgsafe.walk.arguments import Arguments
+from cgsafe.walk.facts import matches
 
 if TYPE_CHECKING:
     from cgsafe.walk.frame import Frame
@@ -134,6 +137,20 @@ class HostCopies:
         if waits:
             self.emit(SizeRead, node, confidence, how=how, why=self.origin_of(node))
 
+    def guess_mask(self: Frame, base: Value, key: Value, node: ast.Subscript) -> None:
+        """In a hot path, where much comes from the host, an index that is called a mask most likely is one: a guess."""
+        from cgsafe.events import SizeRead
+
+        index = node.slice
+        while isinstance(index, (ast.UnaryOp, ast.Subscript)):
+            index = index.operand if isinstance(index, ast.UnaryOp) else index.slice
+        name = getattr(index, "id", None) or getattr(index, "attr", None) or getattr(index, "value", None)
+        if not isinstance(name, str) or not name.endswith(self.tables.mask_suffixes):
+            return
+        unclear = [p for p in parts_of(key) if p is UNKNOWN or (isinstance(p, Tensor) and p.dtype == "")]
+        if unclear and any(p is UNKNOWN or isinstance(p, Tensor) for p in parts_of(base)):
+            self.emit(SizeRead, node, LOW, how="mask")
+
     def note_wait(self: Frame, name: str, node: Any) -> None:
         """The host waits for the device, or asks it something, by name."""
         from cgsafe.events import DeviceWait
@@ -142,7 +159,8 @@ class HostCopies:
 
     def note_waiting_method(self: Frame, receiver: ExtInstance, name: str, node: Any) -> None:
         last = receiver.name.rpartition(".")[2]
-        if receiver.name.startswith("torch.") and name in self.tables.waiting_methods.get(last, ()):
+        waits = receiver.name.startswith("torch.") and name in self.tables.waiting_methods.get(last, ())
+        if waits or matches(f"{receiver.name}.{name}", self.tables.library_waits):
             self.note_wait(f"{last}.{name}", node)
 
 

@@ -44,6 +44,8 @@ class Indexing:
     def ev_subscript(self: Frame, node: ast.Subscript) -> Value:
         base = self.eval(node.value)
         key = self.eval(node.slice)
+        if self.region.hot:
+            self.guess_mask(base, key, node)
         return self.subscript(base, key, node)
 
     def subscript(self: Frame, base: Value, key: Value, node: ast.Subscript) -> Value:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
+from cgsafe.events import HostRead
 from cgsafe.values import (
     BOOL,
     FLOAT,
@@ -37,6 +38,7 @@ from cgsafe.values import (
 )
 from cgsafe.walk.arguments import Arguments
 from cgsafe.walk.container_methods import dict_method, plain_method, receiver_node, sequence_method
+from cgsafe.walk.facts import matches
 
 if TYPE_CHECKING:
     from cgsafe.walk.frame import Frame
@@ -51,7 +53,7 @@ def call_library(frame: Frame, name: str, args: Arguments, node: Any) -> Value:
                 first, tuple(args.positional[1:]), tuple(sorted(args.keywords.items(), key=lambda kv: kv[0]))
             )
         return UNKNOWN
-    if name in _IDENTITY_DECORATORS:
+    if name in frame.tables.identity_functions:
         # With a function: its decorated self. With options: a decorator.
         if args.positional and isinstance(first, (Func, Bound, Class, Partial)):
             return first
@@ -88,7 +90,7 @@ def call_library(frame: Frame, name: str, args: Arguments, node: Any) -> Value:
     if name.startswith("math."):
         for value in args.positional:
             frame.read_host(value, node, "math")
-        return INT if name in ("math.ceil", "math.floor", "math.prod", "math.gcd") else FLOAT
+        return INT if name in frame.tables.math_ints else FLOAT
     if name == "operator.index":
         frame.read_host(first, node, "index")
         return INT
@@ -97,7 +99,7 @@ def call_library(frame: Frame, name: str, args: Arguments, node: Any) -> Value:
         return BOOL
     if name == "operator.contains" and len(args.positional) == 2:
         return frame.contains(ast.In(), args.positional[1], first, node)
-    if name in ("torch.save", "pickle.dumps", "pickle.dump"):
+    if name in frame.tables.whole_reads:
         frame.read_host(first, node, "cpu")
         return OBJECT
     if name in ("itertools.takewhile", "itertools.dropwhile", "itertools.filterfalse") and len(args.positional) == 2:
@@ -115,9 +117,9 @@ def call_library(frame: Frame, name: str, args: Arguments, node: Any) -> Value:
         return ExtInstance("cgsafe.context", first if args.positional else NONE)
     if name.startswith("os.environ.get") or name in ("os.getenv",):
         return Host("object")
-    if name.startswith(("time.", "random.", "os.", "logging.", "warnings.", "re.", "json.", "sys.")):
-        if name.startswith("logging."):
-            return ExtInstance("logging.Logger")
+    if name.startswith("logging."):
+        return ExtInstance("logging.Logger")
+    if name.startswith(frame.tables.host_modules):
         return Host("object")
     if name in ("weakref.ref", "weakref.proxy"):
         return UNKNOWN
@@ -126,31 +128,14 @@ def call_library(frame: Frame, name: str, args: Arguments, node: Any) -> Value:
     if name == "dataclasses.field":
         default = args.keywords.get("default")
         return default if default is not None else UNKNOWN
-    if name == "einops.rearrange" or name == "einops.repeat" or name == "einops.reduce":
+    if name in frame.tables.like_first:
         tensors = [p for p in parts_of(first) if isinstance(p, Tensor)]
         return tensors[0].with_(rank=None) if tensors else UNKNOWN
+    if matches(name, frame.tables.waiting_classes):
+        return ExtInstance(name)
+    if matches(name, frame.tables.library_waits):
+        frame.note_wait(name, node)
     return UNKNOWN
-
-
-_IDENTITY_DECORATORS = frozenset(
-    (
-        "functools.lru_cache",
-        "functools.cache",
-        "functools.cached_property",
-        "functools.total_ordering",
-        "functools.singledispatch",
-        "abc.abstractmethod",
-        "typing.final",
-        "typing.overload",
-        "typing.no_type_check",
-        "typing_extensions.override",
-        "typing.override",
-        "typing_extensions.deprecated",
-        "warnings.deprecated",
-        "dataclasses.dataclass",
-        "atexit.register",
-    )
-)
 
 
 def _generator_context(frame: Frame, args: Arguments, node: Any) -> Value:
@@ -166,12 +151,12 @@ def _generator_context(frame: Frame, args: Arguments, node: Any) -> Value:
 
 def _run_operator(frame: Frame, args: Arguments, node: Any) -> Value:
     """A custom operator is called by the name of its function."""
-    from cgsafe.events import region
+    from cgsafe.events import varied
 
     here = frame.region
     name = args.positional[0]
     label = str(name.value) if isinstance(name, Const) else "operator"
-    frame.region = region(here.captured, False, label, here.explicit, here.root, here.doubt)
+    frame.region = varied(here, traced=False, behind_op=label)
     try:
         return frame.call_value(
             args.positional[1], Arguments(args.positional[2:], args.keywords, args.star, args.rest), node
@@ -226,6 +211,8 @@ def call_host_method(frame: Frame, receiver: Value, name: str, args: Arguments, 
             _learn(frame, node, tensor)
             return frame.call_method(tensor, name, args, node)
         if name in ("item", "tolist", "cpu", "numpy") and receiver is UNKNOWN:
+            if frame.region.hot and name != "numpy" and isinstance(node, ast.Call):
+                frame.emit(HostRead, node, LOW, how=name)  # a guess: arrays have some of these methods too
             return {"item": Host("number"), "numpy": NUMPY}.get(name, UNKNOWN)
         if name in ("size", "dim", "numel"):
             return INT if name != "size" or args.positional else Host("shape")

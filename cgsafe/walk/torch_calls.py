@@ -29,6 +29,7 @@ from cgsafe.values import (
     parts_of,
 )
 from cgsafe.walk.arguments import Arguments
+from cgsafe.walk.entry import value_of_kind
 from cgsafe.walk.host_copies import HostCopies
 from cgsafe.walk.torch_results import TorchResults
 
@@ -334,7 +335,8 @@ class TorchCalls(TorchResults, HostCopies):
                 for key, value in base.detail.items:
                     if key == name:
                         return value
-        return ExtMethod(base, name)
+        kind = self.tables.field_kind((base.name.rpartition(".")[2],), name)
+        return ExtMethod(base, name) if kind is None else value_of_kind(kind)
 
     def external_item(self: Frame, base: ExtInstance, key: Value) -> Value:
         detail = base.detail

@@ -28,10 +28,11 @@ from cgsafe.values import (
     Union,
     Value,
     join_all,
+    widen,
 )
 from cgsafe.walk.arguments import Arguments, bind
 from cgsafe.walk.defs import ClassDef, Definitions, FunctionDef, Text
-from cgsafe.walk.facts import facts
+from cgsafe.walk.facts import FactsByPackage
 
 MAX_STACK = 100  # calls deep; what lies deeper is unknown
 MAX_HOST_DEPTH = 2  # calls of host code that are followed while objects are made and decorators applied
@@ -114,14 +115,16 @@ class Node:
 class Walker:
     """Holds everything that one process has found out. Its answers do not depend on the order of the questions."""
 
-    def __init__(self, project: Project, read: Any):
+    def __init__(self, project: Project, read: Any, profile: str = ""):
         from cgsafe.walk.classes import ClassTable
 
         self.project = project
         self._read = read  # callable: path -> text
         self._texts: dict[str, Text] = {}
         self.definitions = Definitions(self.text)
-        self.tables = facts()
+        self.by_package = FactsByPackage(profile)
+        self.tables = self.by_package.general
+        self.keep_accepted = False  # walk what stands in blocks in which a wait is accepted, instead of leaving it out
         self.nodes: dict[Any, Node] = {}
         self._provisional: dict[Any, Node] = {}
         self._active: dict[Any, int] = {}  # key -> position on the stack
@@ -292,6 +295,8 @@ class Walker:
             value = frame.env.get(name)
             values.append(value if value is not None else UNKNOWN)
         value = join_all(values)
+        if "__getattr__" in file.index["functions"] and self.text(file).lines[spans[0][0] - 1][:1].isspace():
+            return widen(value)  # declared for type checkers only: what it holds is worked out by `__getattr__`
         if value is NONE:
             return UNKNOWN  # a place that somebody fills later
         if (isinstance(value, Seq) and value.items == ()) or (isinstance(value, Dict) and not value.items):
@@ -316,7 +321,8 @@ class Walker:
         found = self._decorated.get(key)
         if found is not None:
             return found
-        if all(d.rpartition(".")[2] in self.tables.transparent for d in definition.decorators):
+        transparent = self.by_package.of(definition.file.module).transparent
+        if all(d.rpartition(".")[2] in transparent for d in definition.decorators):
             self._decorated[key] = value
             return value
         if key in self._decorating:

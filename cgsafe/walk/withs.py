@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
-from cgsafe.events import HOST, CaptureSite, region
+from cgsafe.events import HOST, CaptureSite, region, varied
 from cgsafe.values import (
     HIGH,
     NONE,
@@ -46,6 +46,8 @@ class Withs:
 
     def enter(self: Frame, value: Value, node: ast.expr) -> Value:
         """Enter a context manager; returns what `as` binds."""
+        from cgsafe.walk.frame import source_of
+
         for part in parts_of(value):
             if isinstance(part, ExtInstance):
                 if part.name in self.tables.capture_contexts:
@@ -61,7 +63,9 @@ class Withs:
                 if part.name == "cgsafe.context":
                     return part.detail if isinstance(part.detail, Value) else UNKNOWN
                 if part.name == "cgsafe.sync-allowed":
-                    self.region = HOST
+                    here = self.region
+                    accepted = here.captured and self.walker.keep_accepted
+                    self.region = varied(here, accepted=source_of(node)) if accepted else HOST
                     return UNKNOWN
                 if part.name == "torch.cuda.stream":
                     self.note_stream(node)
@@ -136,8 +140,7 @@ class Withs:
         return ExtInstance("torch.cuda.graph")
 
     def stream_idiom(self: Frame) -> tuple[str, str]:
-        package = self.file.module.partition(".")[0]
-        found = self.tables.idioms.get(package)
+        found = self.tables.stream_idiom
         return (found[0], found[1]) if found else ("", "")
 
     def stream_method(self: Frame, name: str, node: Any) -> None:

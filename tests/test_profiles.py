@@ -1,0 +1,250 @@
+"""Framework profiles: those that come with the tool, and what a project adds to them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from cgsafe import engine
+from cgsafe.config import ConfigError, load, merge
+from cgsafe.knowledge import load as table
+from cgsafe.profiles import FREE, SCHEMA, merged, shipped, validated
+from cgsafe.rule import load_rules
+
+MODEL = """
+    import torch
+    from torch import nn
+
+
+    class Base(nn.Module):
+        pass
+
+
+    def inside_graph():
+        return STATE.inside
+
+
+    def accepts():
+        return STATE
+
+
+    def prepares(x):
+        return x.item()
+
+
+    class Inputs:
+        def __init__(self, given):
+            self.lengths = given.lengths
+            self.mirror = given.mirror
+
+
+    class Encoder(nn.Module):
+        def forward(self, x):
+            return x.tolist()
+
+
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor, inputs: Inputs):
+            {body}
+            return x
+
+
+    class Runner:
+        def step(self, x: torch.Tensor):
+            return x.item()
+"""
+
+
+def codes(write, body: str = "pass", profile: str = "", **settings) -> list[tuple[str, str]]:
+    """(code, function) of what is found with a profile."""
+    files = {"model.py": MODEL.format(body=body), "cgsafe.toml": profile}
+    write(files)
+    rules, _ = load_rules()
+    report = engine.check(["model.py"], merge(load(), jobs=1, cache=False, **settings), rules)
+    assert not report.errors
+    return [(f.code, f.function) for f in report.findings if f.code != "CG401"]
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_the_profiles_of_the_tool_are_valid_and_sorted(name):
+    profile = table(f"profiles/{name}")
+    validated(profile)
+    for section, entries in profile.items():
+        for key, value in entries.items() if section in SCHEMA else ():
+            if isinstance(value, list) and key != "current_stream":
+                assert len(set(value)) == len(value), f"{section}.{key}"
+
+
+def test_every_key_is_documented():
+    from pathlib import Path
+
+    text = (Path(engine.__file__).parent / "docs" / "profiles.md").read_text()
+    for section, keys in SCHEMA.items():
+        for key in keys:
+            if section != "host_names":
+                assert f"`{section}.{key}" in text
+    assert all(f"`{section}`" in text for section in FREE)
+
+
+ENCODER = ("CG102", "Encoder.forward")
+
+
+@pytest.mark.parametrize(
+    ("body", "profile", "without", "with_"),
+    [
+        ("if not inside_graph(): x.item()", "[profile.guards.named]\ninside_graph = 'captured'", 1, 0),
+        ("if x.any(): prepares(x)", "[profile.functions]\nhost_setup = ['prepares']", 2, 1),
+        ("x = x + prepares(x)", "[profile.functions]\neager = ['prepares']", 1, 0),
+        ("with accepts(): x.item()", "[profile.contexts]\nsync_allowed = ['accepts']", 1, 0),
+        ("if inputs.lengths > 3: x = x + 1", "[profile.objects.fields.Inputs]\nlengths = 'tensor:int'", 0, 1),
+        ("x.item()  # quick: my-sync-ok", "[profile.contexts]\ncomments = ['my-sync-ok']", 1, 0),
+        ("x.item()  # gpu-sync-ok: once", "", 0, 0),
+        ("if x.dtype == torch.float8_e5m2: x.item()", "[profile.doubts]\ndtypes = ['torch.float8_e5m2']", 1, 0),
+    ],
+)
+def test_what_a_project_adds_counts(write, body, profile, without, with_):
+    found = [len([c for c in codes(write, body, p) if c != ENCODER]) for p in ("", profile)]
+    assert found == [without, with_]
+
+
+def test_classes_that_are_not_captured(write):
+    assert ENCODER in codes(write)
+    assert ENCODER not in codes(write, profile="[profile.roots]\nnot_captured_classes = ['Enc*']")
+
+
+@pytest.mark.parametrize("package", ["model", "another"])
+def test_what_counts_in_one_package_only(write, package):
+    for profile in (
+        f"[profile.within.{package}.roots]\nnot_captured_classes = ['Enc*']",
+        f"[profile]\napplies-to = ['{package}']\nroots.not-captured-classes = ['Enc*']",
+    ):
+        assert (ENCODER in codes(write, profile=profile)) == (package == "another")
+
+
+def test_functions_that_a_profile_calls_captured(write):
+    assert ("CG102", "Runner.step") not in codes(write)
+    assert ("CG102", "Runner.step") in codes(write, profile="[profile.roots]\ncaptured = ['Runner.step']")
+    assert ("CG102", "Runner.step") in codes(write, profile="[profile.roots]\ncompiled = ['model.Runner.*']")
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        ("[profile.rots]\na = 1", 1, "unknown key `rots`; did you mean `roots`?"),
+        ("[profile.roots]\n\nnot_captured_clases = ['A']", 3, "did you mean `not_captured_classes`?"),
+        ("[profile.roots]\ncaptured = 'A'", 2, '`profile.roots.captured`: expected a list of names; write ["A"]'),
+        ("[profile.guards.named]\nf = 'sometimes'", 2, "`profile.guards.named.f`: expected one of true, false"),
+        ("[profile]\nnames.x = 'gpu'", 2, "`profile.names.x`: expected one of"),
+        ("[profile.within.a.rots]\nb = []", 1, "did you mean `roots`?"),
+        ("profile = 3", 1, "`profile`: expected a table"),
+    ],
+)
+@pytest.mark.parametrize("name", ["cgsafe.toml", "pyproject.toml"])
+def test_a_faulty_profile_is_an_error_with_its_place(write, name, text, line, message):
+    if name == "pyproject.toml":
+        text = text.replace("[profile", "[tool.cgsafe.profile")
+        if text.startswith("profile"):
+            text, line = f"[tool.cgsafe]\n{text}", line + 1
+    write({name: text})
+    with pytest.raises(ConfigError) as caught:
+        load()
+    assert str(caught.value).startswith(f"{name}:{line}: ")
+    assert message in str(caught.value)
+
+
+def test_the_cache_knows_what_a_project_added(write, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    rules, _ = load_rules()
+    found = []
+    for profile in ("", "[profile.roots]\nnot_captured_classes = ['Enc*']", ""):
+        write({"model.py": MODEL.format(body="pass"), "cgsafe.toml": profile})
+        report = engine.check(["model.py"], merge(load(), jobs=1), rules)
+        found.append([f.function for f in report.findings])
+    assert found == [["Encoder.forward"], [], ["Encoder.forward"]]
+
+
+def test_later_profiles_add_to_earlier_ones():
+    added = json.dumps({"names": {"x": "int"}, "roots": {"not_run": ["gen_*.py"]}})
+    both = merged(added, "")
+    assert both["names"]["x"] == "int"
+    assert both["names"]["q"] == "tensor:float"
+    assert "gen_*.py" in both["roots"]["not_run"]
+    assert "modular_*.py" in both["roots"]["not_run"]
+    assert merged("", "")["names"]["x"] == "tensor:float"
+
+
+OPERATOR = """
+    import torch
+    from torch import nn
+    from lib import book_operator
+
+
+    def reads(x):
+        return x.item()
+
+
+    book_operator("reads", reads)
+
+
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor):
+            return torch.ops.mine.reads(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("profile", "expected"),
+    [
+        ("", []),
+        ("[profile.custom_ops]\nregistrars = ['book_operator']", ["reads"]),
+        ("[profile.custom_ops]\nregistrars = ['book_operator']\nsplitting = ['mine::reads']", []),
+    ],
+)
+def test_operators_that_a_function_of_the_project_registers(write, profile, expected):
+    write({"model.py": OPERATOR, "cgsafe.toml": profile})
+    rules, _ = load_rules()
+    report = engine.check(["model.py"], merge(load(), jobs=1, cache=False), rules)
+    assert [f.function for f in report.findings] == expected
+
+
+HOT = """
+    import torch
+
+
+    class Runner:
+        def __init__(self, device):
+            self.lengths = torch.zeros(8, device=device)
+            self.states = {}
+
+        def execute(self, x: torch.Tensor):
+            if torch.cuda.is_current_stream_capturing():
+                return x.sum().item()
+            with gpu_sync_allowed():
+                counts = x.tolist()
+            return counts, x.max().item()
+
+        def elsewhere(self, x: torch.Tensor):
+            return x.item()
+
+
+    def gpu_sync_allowed():
+        return None
+"""
+
+
+def test_hot_paths_warn_only_when_asked_and_keep_accepted_waits_apart(write):
+    write({"runner.py": HOT, "cgsafe.toml": "[profile.roots]\nhot_path = ['*Runner.execute']"})
+    rules, _ = load_rules()
+
+    def check(**options):
+        report = engine.check(["runner.py"], merge(load(), jobs=1, cache=False, **options), rules)
+        kept = [(f.code, f.line, f.severity.value, f.region, f.root.kind) for f in report.findings]
+        return kept, [(f.line, f.accepted) for f in report.accepted], report.findings
+
+    assert check()[:2] == ([], [])
+    expected = [("CG102", 14, "warning", "hot-path", "hot-path")]
+    kept, accepted, findings = check(hot_path=True)
+    assert (kept, accepted) == (expected, [])
+    assert "stalls the host" in findings[0].message
+    assert check(hot_path=True, show_accepted=True)[:2] == (expected, [(13, "gpu_sync_allowed()")])
