@@ -38,7 +38,7 @@ class Candidate:
     """Something that may be a root, named so that it can be shared out among processes: (path, kind, qualified name)."""
 
     path: str
-    kind: str  # "module", "site"
+    kind: str  # "module", "site", "around"
     name: str
 
     @property
@@ -100,6 +100,30 @@ def site_candidates(walker: Walker, paths: Iterable[str]) -> list[Candidate]:
                 present.add(caller)
                 found.append(caller)
     return sorted(found, key=lambda c: c.key)
+
+
+def around_candidates(walker: Walker, paths: Iterable[str]) -> list[Candidate]:
+    """Files whose host code captures, replays or calls what records graphs."""
+    files = walker.project.files
+    chosen = {p for p in paths if "around" in files[p].index["triggers"]}
+    made: dict[str, set[str]] = {}  # name -> paths of the files that define it with such a word
+    for path in chosen:
+        index = files[path].index
+        lines = index["triggers"]["around"]
+        spans = [(name, first, last) for name, (first, _, last, _, _) in index["functions"].items() if "." not in name]
+        spans += [(name, first, last) for name, places in index["names"].items() for first, last in places]
+        for name, first, last in spans:
+            if any(first <= line <= last for line in lines):
+                made.setdefault(name, set()).add(path)
+    if made:
+        for path in paths:
+            for module, attribute, level in files[path].index["imports"].values():
+                if attribute in made and path not in chosen:
+                    absolute = walker.project.absolute(files[path], module, level)
+                    target = walker.project.find_module(absolute, files[path])
+                    if target is not None and target.path in made[attribute]:
+                        chosen.add(path)
+    return [Candidate(p, "around", "") for p in sorted(chosen) if walker.tables.is_run(p)]
 
 
 def _users_of_aliases(walker: Walker, file: Any, spans: list[Any], lines: Any) -> set[str]:

@@ -18,6 +18,7 @@ from cgsafe.parallel import Helper, Queue, available
 from cgsafe.roots import (
     Candidate,
     Start,
+    around_candidates,
     explicit_starts,
     instantiated_names,
     module_candidates,
@@ -27,6 +28,7 @@ from cgsafe.roots import (
 )
 from cgsafe.rule import Rule, RuleSet
 from cgsafe.settings import Settings
+from cgsafe.sites import read_sites
 from cgsafe.source import read
 from cgsafe.trace import Judge, Reaches, RootKey, add, capture_sites, collect, from_plain, root_key, to_plain
 from cgsafe.walk.walker import Walker
@@ -94,12 +96,13 @@ def _analyse(project: Project, settings: Settings, rules: Sequence[type[Rule]], 
     paths = sorted(project.files)
     names = instantiated_names(walker)
     sites = site_candidates(walker, paths)
+    around = around_candidates(walker, paths)
     modules = module_candidates(walker, paths)
     # First what nobody is seen to make, mostly whole models; then what these did not reach.
     top = [c for c in modules if c.name.rpartition(".")[2] not in names]
     rest = [c for c in modules if c.name.rpartition(".")[2] in names]
     jobs = available(settings.jobs) if len(modules) >= SMALL else 1
-    first, second = _chunks([*sites, *top]), _chunks(rest)
+    first, second = _chunks([*around, *sites, *top]), _chunks(rest)
     if jobs > 1:
         outcomes = _shared(walker, rules, (first, second), jobs, progress)
         if outcomes is not None:
@@ -195,6 +198,8 @@ class _Share:
             try:
                 if candidate.kind == "site":
                     walk_site(self.walker, candidate)
+                elif candidate.kind == "around":
+                    read_sites(self.walker, candidate.path)
                 else:
                     start = start_module(self.walker, candidate)
                     if start is not None:

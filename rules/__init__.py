@@ -26,6 +26,16 @@ def rules() -> list[type[Rule]]:
     from .cg503_host_randomness import HostRandomness
     from .cg504_graph_lifetime import GraphLifetime
     from .cg507_host_operand import HostOperandInGraph
+    from .cg403_warmup_divergence import WarmupDivergence
+    from .cg404_threads_in_capture import ThreadsInCapture
+    from .cg407_stream_elsewhere import StreamElsewhereRule
+    from .cg408_cold_capture import ColdCapture
+    from .cg505_stale_input import StaleInput
+    from .cg506_output_alias import OutputAlias
+    from .cg508_frozen_graph_key import FrozenGraphKey
+    from .cg509_stale_padding import StalePadding
+    from .cg510_short_lived_memory import ShortLivedMemory
+    from .cg511_shape_per_step import ShapePerStep
 
     return [
         TensorTruthValue,
@@ -50,4 +60,14 @@ def rules() -> list[type[Rule]]:
         HostRandomness,
         GraphLifetime,
         HostOperandInGraph,
+        WarmupDivergence,
+        ThreadsInCapture,
+        StreamElsewhereRule,
+        ColdCapture,
+        StaleInput,
+        OutputAlias,
+        FrozenGraphKey,
+        StalePadding,
+        ShortLivedMemory,
+        ShapePerStep,
     ]
