@@ -9,6 +9,7 @@ from typing import Any
 
 from cgsafe.events import HOST, region
 from cgsafe.findings import Root
+from cgsafe.site_events import REGISTERS
 from cgsafe.values import Class, Compiled, Func, Instance, Value, parts_of
 from cgsafe.walk.arguments import Arguments
 from cgsafe.walk.defs import ClassDef, FunctionDef
@@ -340,8 +341,11 @@ def explicit_starts(walker: Walker) -> list[Start]:
         kind, reason = next(
             ((k, r) for at, k, r, b in owner.sites if b is body), ("graph-context", "a capture opens here")
         )
+        warm = set(body.warm)
+        if path in walker.project.files and REGISTERS in walker.file_text(walker.project.files[path]):
+            warm.add(REGISTERS)
         root = Root(kind, reason, path, line, function)
-        starts.append(Start(root, body, True, frozenset(body.warm), _given(walker, body)))
+        starts.append(Start(root, body, True, frozenset(warm), _given(walker, body)))
     for place, callee, args in walker.graphed_callables.values():
         start = _graphed_start(walker, place, callee, args)
         if start is not None:

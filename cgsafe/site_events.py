@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from cgsafe.events import Event, SiteEvent
 
+REGISTERS = "register_generator_state"
+
 
 @dataclass(frozen=True)
 class WarmupDiffers(SiteEvent):
@@ -62,7 +64,7 @@ class InsideCapture(Event):
 class GeneratorUse(Event):
     """Captured code draws random numbers from a generator of its own."""
 
-    registered: bool = False  # some known code registers generators with its graphs
+    signature: str = REGISTERS  # in `Start.warm` where the code that captures registers its generators
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,8 @@ def rules() -> list[type[Rule]]:
     from .cg507_host_operand import HostOperandInGraph
     from .cg403_warmup_divergence import WarmupDivergence
     from .cg404_threads_in_capture import ThreadsInCapture
+    from .cg405_capture_in_capture import CaptureInCapture
+    from .cg406_generator_not_registered import GeneratorNotRegistered
     from .cg407_stream_elsewhere import StreamElsewhereRule
     from .cg408_cold_capture import ColdCapture
     from .cg505_stale_input import StaleInput
@@ -62,6 +64,8 @@ def rules() -> list[type[Rule]]:
         HostOperandInGraph,
         WarmupDivergence,
         ThreadsInCapture,
+        CaptureInCapture,
+        GeneratorNotRegistered,
         StreamElsewhereRule,
         ColdCapture,
         StaleInput,

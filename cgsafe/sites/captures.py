@@ -39,6 +39,7 @@ class Site:
     module: Module
     captures: list[Capture] = field(default_factory=list)
     replays: list[tuple[Function, ast.Call]] = field(default_factory=list)
+    records: bool | None = None  # whether callables that record graphs may occur; None: not looked yet
 
     def captures_of(self, function: Function) -> list[Capture]:
         return [c for c in self.captures if c.function is function]

@@ -26,13 +26,25 @@ def look(site: Site, log: Log) -> None:
 
 def _reads(site: Site, capture: Capture) -> set[str]:
     """Names and paths that a capture's body reads."""
+    nodes: list[ast.AST] = [n for statement in capture.body for n in ast.walk(statement)]
+    owner = capture.function.cls
+    done: set[str] = set()
+    while owner is not None:  # methods of the same object that the body calls, and that these call
+        called = {path_of(n.func) or "" for n in nodes if isinstance(n, ast.Call)}
+        new = (
+            {p[5:] for p in called if p.startswith("self.") and p[5:] in owner.methods} - done - {capture.function.name}
+        )
+        if not new:
+            break
+        done |= new
+        for name in sorted(new):
+            nodes.extend(owner.methods[name].own)
     found: set[str] = set()
-    for statement in capture.body:
-        for node in ast.walk(statement):
-            if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
-                path = path_of(node)
-                if path is not None:
-                    found.add(path)
+    for node in nodes:
+        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
+            path = path_of(node)
+            if path is not None and (path.startswith("self.") or capture.contains(node)):
+                found.add(path)
     return found
 
 

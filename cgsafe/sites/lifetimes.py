@@ -40,6 +40,8 @@ def _locals(site: Site, capture: Capture, log: Log) -> None:
             row = function.value_before(argument.id, capture.node.lineno)
             if row is None or row[1] is None or not _on_device(site, function, row[1]):
                 continue
+            if any(isinstance(t, (ast.Attribute, ast.Subscript)) for t in getattr(row[0], "targets", ())):
+                continue  # `x = self.inputs[n] = ...`
             trace = _escapes(function, argument.id, runs)
             if trace is None:
                 continue

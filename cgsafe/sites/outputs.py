@@ -42,6 +42,8 @@ def _runs(site: Site, function: Function, aliases: dict[int, tuple[Function, str
     """Calls that run a graph and give its static outputs."""
     found: list[Run] = []
     captured = site.captures_of(function)
+    if not aliases and not _records(site):
+        return found
     for call in function.calls():
         if any(c.contains(call) for c in captured):
             continue
@@ -57,6 +59,23 @@ def _runs(site: Site, function: Function, aliases: dict[int, tuple[Function, str
         if callee is not None and id(callee) in aliases:
             found.append((call, "graph", path))
     return found
+
+
+def _records(site: Site) -> bool:
+    """Something in the file, or in what it imports, may be a callable that records graphs."""
+    if site.records is None:
+        text = "\n".join(site.module.text.lines)
+        site.records = any(word in text for word in _RECORDING) or any(
+            target is not None and "around" in target.index["triggers"]
+            for name, attribute, level in site.module.imports.values()
+            if attribute
+            for target in [site.code.project.find_module(
+                site.code.project.absolute(site.module.file, name, level), site.module.file)]
+        )  # fmt: skip
+    return site.records
+
+
+_RECORDING = ("reduce-overhead", "max-autotune", "cudagraphs", "make_graphed_callables")
 
 
 def _local_callee(site: Site, function: Function, call: ast.Call) -> Function | None:

@@ -142,10 +142,10 @@ def _loaded(site: Site, capture: Capture) -> tuple[Function, Any, str] | None:
     if not name:
         return None
     modules = [site.module]
-    for file in site.code.project.files.values():
-        if file is not site.module.file and any(a == name for _, a, _ in file.index["imports"].values()):
+    for file in site.code.importers(name):
+        if file is not site.module.file:
             text = "\n".join(site.code.walker.text(file).lines)
-            if "pin_memory" in text and "DataLoader" in text:
+            if ("pin_memory" in text and "DataLoader" in text) or "Thread" in text:
                 other = site.code.module(file)
                 if other is not None:
                     modules.append(other)

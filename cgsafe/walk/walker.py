@@ -153,6 +153,9 @@ class Walker:
 
     # -- texts and names -------------------------------------------------------------------------------------------
 
+    def file_text(self, file: File) -> str:
+        return str(self._read(file.path))
+
     def text(self, file: File) -> Text:
         found = self._texts.get(file.path)
         if found is None:
