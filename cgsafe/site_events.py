@@ -149,9 +149,8 @@ class PoolOutlives(SiteEvent):
 
 @dataclass(frozen=True)
 class HostOverwritten(SiteEvent):
-    """A pinned buffer is written while an asynchronous copy from it may still run, or by the graph that reads it."""
+    """A pinned buffer is written while an asynchronous copy from it may still run."""
 
-    how: str = "host"  # host, graph
     buffer: str = ""
     written: int = 0
     writer: str = ""

@@ -42,12 +42,6 @@ class ShortLivedMemory(Rule):
         return Hit(message, Fix("Let each set of graphs own its pool (`graph.pool()` of the first one)"))
 
     def on_host(self, event: HostOverwritten) -> Hit:
-        if event.how == "graph":
-            message = (
-                f"`{event.buffer}` is copied to the device on line {event.written} and written back into here: in one graph, "
-                "each replay after the first starts from the result of the one before"
-            )
-            return Hit(message, Fix("Write back into a second pinned buffer"))
         message = (
             f"this copy runs asynchronously, and `{event.writer}` writes `{event.buffer}` again (line {event.written}) without "
             "waiting for it: the device may get the new values"

@@ -220,13 +220,8 @@ def _staging(site: Site, klass: Klass, log: Log) -> None:
         path = f"self.{attribute}"
         copies = [(m, c) for m in klass.methods.values() for c in m.calls() if _asynchronous(c, path)]
         for method, copy in copies:
-            back = _read_back(method, copy, path)
-            if back is not None:
-                log.state(
-                    HostOverwritten, method, back, Confidence.MEDIUM, how="graph", buffer=path, written=copy.lineno,
-                    writer=method.qualname,
-                )  # fmt: skip
-                continue
+            if _read_back(method, copy, path):
+                continue  # captured code that writes back: stated by the walk
             written = _written_after(site, klass, method, copy, path)
             if written is not None:
                 writer, line = written
@@ -259,14 +254,14 @@ def _asynchronous(call: ast.Call, path: str) -> bool:
     return call.func.attr in ("to", "cuda") and _base(call.func.value) == path
 
 
-def _read_back(method: Function, copy: ast.Call, path: str) -> ast.Call | None:
+def _read_back(method: Function, copy: ast.Call, path: str) -> bool:
     """A later copy from the device into the buffer that the same function has copied from: both go into one graph."""
     for call in method.calls():
         if isinstance(call.func, ast.Attribute) and call.func.attr == "copy_" and call.lineno > copy.lineno:
             free = any(k.arg == "non_blocking" for k in call.keywords)
             if free and _base(call.func.value) == path:
-                return call
-    return None
+                return True
+    return False
 
 
 def _base(node: ast.AST) -> str | None:
