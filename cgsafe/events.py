@@ -199,7 +199,12 @@ class CompiledCall(Event):
 
 
 @dataclass(frozen=True)
-class CaptureSite(Event):
+class SiteEvent(Event):
+    """Base of what host code does around a capture: no root needs to reach it."""
+
+
+@dataclass(frozen=True)
+class CaptureSite(SiteEvent):
     """A capture is opened by `torch.cuda.graph(...)` or one of its equivalents."""
 
     api: str = "torch.cuda.graph"

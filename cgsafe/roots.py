@@ -9,6 +9,7 @@ from typing import Any
 
 from cgsafe.events import HOST, region
 from cgsafe.findings import Root
+from cgsafe.site_events import REGISTERS
 from cgsafe.values import Class, Compiled, Func, Instance, Value, parts_of
 from cgsafe.walk.arguments import Arguments
 from cgsafe.walk.defs import ClassDef, FunctionDef
@@ -46,7 +47,7 @@ class Candidate:
     """Something that may be a root, named so that it can be shared out among processes: (path, kind, qualified name)."""
 
     path: str
-    kind: str  # "module", "site", or a key of NAMED
+    kind: str  # "module", "site", "around", or a key of NAMED
     name: str
 
     @property
@@ -166,6 +167,30 @@ def site_candidates(walker: Walker, paths: Iterable[str]) -> list[Candidate]:
                 present.add(caller)
                 found.append(caller)
     return sorted(found, key=lambda c: c.key)
+
+
+def around_candidates(walker: Walker, paths: Iterable[str]) -> list[Candidate]:
+    """Files whose host code captures, replays or calls what records graphs."""
+    files = walker.project.files
+    chosen = {p for p in paths if "around" in files[p].index["triggers"]}
+    made: dict[str, set[str]] = {}  # name -> paths of the files that define it with such a word
+    for path in chosen:
+        index = files[path].index
+        lines = index["triggers"]["around"]
+        spans = [(name, first, last) for name, (first, _, last, _, _) in index["functions"].items() if "." not in name]
+        spans += [(name, first, last) for name, places in index["names"].items() for first, last in places]
+        for name, first, last in spans:
+            if any(first <= line <= last for line in lines):
+                made.setdefault(name, set()).add(path)
+    if made:
+        for path in paths:
+            for module, attribute, level in files[path].index["imports"].values():
+                if attribute in made and path not in chosen:
+                    absolute = walker.project.absolute(files[path], module, level)
+                    target = walker.project.find_module(absolute, files[path])
+                    if target is not None and target.path in made[attribute]:
+                        chosen.add(path)
+    return [Candidate(p, "around", "") for p in sorted(chosen) if walker.tables.is_run(p)]
 
 
 def _users_of_aliases(walker: Walker, file: Any, spans: list[Any], lines: Any) -> set[str]:
@@ -401,8 +426,11 @@ def explicit_starts(walker: Walker) -> list[Start]:
         kind, reason = next(
             ((k, r) for at, k, r, b in owner.sites if b is body), ("graph-context", "a capture opens here")
         )
+        warm = set(body.warm)
+        if path in walker.project.files and REGISTERS in walker.file_text(walker.project.files[path]):
+            warm.add(REGISTERS)
         root = Root(kind, reason, path, line, function)
-        starts.append(Start(root, body, True, frozenset(body.warm), _given(walker, body)))
+        starts.append(Start(root, body, True, frozenset(warm), _given(walker, body)))
     for place, callee, args in walker.graphed_callables.values():
         start = _graphed_start(walker, place, callee, args)
         if start is not None:

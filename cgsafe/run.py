@@ -19,6 +19,7 @@ from cgsafe.roots import (
     NAMED,
     Candidate,
     Start,
+    around_candidates,
     explicit_starts,
     instantiated_names,
     module_candidates,
@@ -30,6 +31,7 @@ from cgsafe.roots import (
 )
 from cgsafe.rule import Rule, RuleSet
 from cgsafe.settings import Settings
+from cgsafe.sites import read_sites
 from cgsafe.source import read
 from cgsafe.trace import Judge, Reaches, RootKey, add, capture_sites, collect, from_plain, root_key, to_plain
 from cgsafe.walk.walker import Walker
@@ -129,7 +131,8 @@ def _plan(walker: Walker, settings: Settings) -> tuple[Chunks, Chunks, Chunks]:
     rest = [c for c in modules if c.name.rpartition(".")[2] in names]
     named = named_candidates(walker, paths, ("captured", "compiled"))
     hot = named_candidates(walker, paths, ("hot_path",)) if settings.hot_path else []
-    return _chunks([*site_candidates(walker, paths), *named, *top]), _chunks(rest), _chunks(hot)
+    sites = [*around_candidates(walker, paths), *site_candidates(walker, paths)]
+    return _chunks([*sites, *named, *top]), _chunks(rest), _chunks(hot)
 
 
 def walk_whole(project: Project, settings: Settings, rules: Sequence[type[Rule]], progress: Progress | None) -> Share:
@@ -247,6 +250,8 @@ class Share:
             try:
                 if candidate.kind == "site":
                     walk_site(self.walker, candidate)
+                elif candidate.kind == "around":
+                    read_sites(self.walker, candidate.path)
                 else:
                     find = start_named if candidate.kind in NAMED else start_module
                     start = find(self.walker, candidate)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from cgsafe.events import CaptureSite, DeviceWait, HostCopy, HostRead, SizeRead, TruthTest
+from cgsafe.events import CaptureSite, DeviceWait, HostCopy, HostRead, SiteEvent, SizeRead, TruthTest
 from cgsafe.findings import Confidence, Edit, Fix, Root, Severity, Step
 from cgsafe.forks import stream_hazards
 from cgsafe.roots import Start
@@ -112,7 +112,7 @@ def _from_root(start: Start, judge: Judge, reaches: Reaches) -> None:
     best: dict[Spot, Reach] = {}
     for node in queue:
         for event, rule, hit in judge.of(node):
-            if isinstance(event, CaptureSite):
+            if isinstance(event, SiteEvent):
                 continue
             _add(best, start, node, parents, event, rule, hit)
         for line, callee in sorted(node.calls, key=lambda call: (call[0], node_order(call[1]))):
@@ -193,14 +193,19 @@ def steps_to(node: Node, parents: dict[Node, Any]) -> list[Step]:
     return steps
 
 
+_CAPTURE = "a CUDA graph capture is opened here"
+_AROUND = "host code around a capture or a replay"
+
+
 def capture_sites(nodes: Iterable[Node], judge: Judge, reaches: Reaches) -> None:
     """Findings about the places where captures are opened, which need no root to reach them."""
     for node in nodes:
         for event, rule, hit in judge.of(node):
-            if not isinstance(event, CaptureSite):
+            if not isinstance(event, SiteEvent):
                 continue
             place = event.place
-            root = Root("capture-site", "a CUDA graph capture is opened here", place.path, place.line, place.function)
+            reason = _CAPTURE if isinstance(event, CaptureSite) else _AROUND
+            root = Root("capture-site", reason, place.path, place.line, place.function)
             spot = Spot(rule.code, place.path, place.line, place.column)
             confidence = min(event.confidence, hit.confidence or Confidence.HIGH)
             reach = Reach(

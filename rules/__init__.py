@@ -20,13 +20,25 @@ def rules() -> list[type[Rule]]:
     from .cg303_lazy_workspace import LazyWorkspace
     from .cg401_capture_without_stream import CaptureWithoutStream
     from .cg402_unjoined_stream import UnjoinedStream
+    from .cg403_warmup_divergence import WarmupDivergence
+    from .cg404_threads_in_capture import ThreadsInCapture
+    from .cg405_capture_in_capture import CaptureInCapture
+    from .cg406_generator_not_registered import GeneratorNotRegistered
+    from .cg407_stream_elsewhere import StreamElsewhereRule
+    from .cg408_cold_capture import ColdCapture
     from .cg409_work_escapes import WorkEscapes
     from .cg410_missing_eager_break import MissingEagerBreak
     from .cg501_buffer_rebind import BufferRebind
     from .cg502_frozen_python_state import FrozenPythonState
     from .cg503_host_randomness import HostRandomness
     from .cg504_graph_lifetime import GraphLifetime
+    from .cg505_stale_input import StaleInput
+    from .cg506_output_alias import OutputAlias
     from .cg507_host_operand import HostOperandInGraph
+    from .cg508_frozen_graph_key import FrozenGraphKey
+    from .cg509_stale_padding import StalePadding
+    from .cg510_short_lived_memory import ShortLivedMemory
+    from .cg511_shape_per_step import ShapePerStep
 
     return [
         TensorTruthValue,
@@ -52,4 +64,16 @@ def rules() -> list[type[Rule]]:
         HostRandomness,
         GraphLifetime,
         HostOperandInGraph,
+        WarmupDivergence,
+        ThreadsInCapture,
+        CaptureInCapture,
+        GeneratorNotRegistered,
+        StreamElsewhereRule,
+        ColdCapture,
+        StaleInput,
+        OutputAlias,
+        FrozenGraphKey,
+        StalePadding,
+        ShortLivedMemory,
+        ShapePerStep,
     ]

@@ -25,6 +25,20 @@ _TRIGGERS = {
         "'reduce-overhead'",
         '"max-autotune"',
     ),
+    "around": (
+        "cuda.graph(",
+        "graphs.graph(",
+        "import graph",
+        "capture_begin",
+        ".replay(",
+        "make_graphed_callables",
+        '"reduce-overhead"',
+        "'reduce-overhead'",
+        '"max-autotune"',
+        "'max-autotune'",
+        '"cudagraphs"',
+        '"triton.cudagraphs"',
+    ),
     "op": ("custom_op", "Library(", "triton_op", ".impl("),
 }
 _INSTANTIATED = re.compile(r"([A-Z]\w+)\(")

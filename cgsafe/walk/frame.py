@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
-from cgsafe.events import CaptureSite, Event, Place, Region, varied
+from cgsafe.events import Event, Place, Region, SiteEvent, varied
 from cgsafe.index.project import File
 from cgsafe.values import (
     LOW,
@@ -130,12 +130,12 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
             definition.qualname if definition is not None else "<module>",
         )
 
-    def emit(self, kind: Callable[..., Event], node: ast.AST, confidence: int, **details: Any) -> None:
-        """State an event; only what happens in captured or traced code is of interest, capture sites always."""
+    def emit(self, kind: type[Event], node: ast.AST, confidence: int, **details: Any) -> None:
+        """State an event; only what happens in captured or traced code is of interest, sites always."""
         from cgsafe.findings import Confidence
 
         here = self.region
-        if not here.captured and not here.traced and kind is not CaptureSite:
+        if not here.captured and not here.traced and not issubclass(kind, SiteEvent):
             return
         key = (kind, node.lineno, node.col_offset, details.get("form") or details.get("how") or "")  # type: ignore[attr-defined]
         doubt = self.env.get(DOUBT) if self.has_paths else None

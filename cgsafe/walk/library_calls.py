@@ -235,6 +235,9 @@ def _learn(frame: Frame, node: Any, tensor: Tensor) -> None:
 
 def _external_method(frame: Frame, receiver: ExtInstance, name: str, args: Arguments, node: Any) -> Value:
     first = args.positional[0] if args.positional else UNKNOWN
+    if receiver.name.endswith("CUDAGraph") and name == "replay":
+        frame.note_inside("replay", node)
+        return NONE
     if receiver.name.endswith("CUDAGraph") and name in ("capture_begin", "capture_end"):
         frame.stream_method(name, node)
         return NONE

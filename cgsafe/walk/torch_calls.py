@@ -42,6 +42,8 @@ class TorchCalls(TorchResults, HostCopies):
 
     def call_torch(self: Frame, name: str, args: Arguments, node: Any) -> Value:
         tables = self.tables
+        if self.region.captured and "generator" in args.keywords:
+            self.note_generator(args, node)
         if name in tables.capture_contexts:
             return self.capture_context(name, args, node)
         if name in tables.constructed:
@@ -112,6 +114,7 @@ class TorchCalls(TorchResults, HostCopies):
         callables, samples = args.get(0, "callables"), args.get(1, "sample_args")
         if callables is None:
             return UNKNOWN
+        self.note_inside("make", node)
         several = isinstance(callables, Seq)
         given = list(callables.items or [callables.element or UNKNOWN]) if isinstance(callables, Seq) else [callables]
         for number, callee in enumerate(given):
@@ -201,6 +204,8 @@ class TorchCalls(TorchResults, HostCopies):
     def call_method(self: Frame, receiver: Value, name: str, args: Arguments, node: Any) -> Value:
         """A method, by name, of a value that is no object of the checked code."""
         if isinstance(receiver, Tensor):
+            if self.region.captured and "generator" in args.keywords:
+                self.note_generator(args, node)
             value = self.tables.methods.get(name)
             if self.region.captured and name in self.tables.frozen_methods:
                 self.note_frozen_method(receiver, name, node)

@@ -374,7 +374,7 @@ class TorchResults:
         return ExtInstance("torch.cuda.Event")
 
     def _spec_generator(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
-        return ExtInstance("torch.Generator")
+        return ExtInstance("torch.Generator", self.device_of(args.get(0, "device")) or "")
 
     def _spec_callable(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
         if args.positional and _is_callable(args.positional[0]):

@@ -150,11 +150,16 @@ class Walker:
         self.decorating: ClassDef | None = None  # the class whose decorators are being applied
         self.applying: Any = None  # the decorator that is being applied
         self.module_nodes: dict[str, Node] = {}  # path -> the node of a module body that was walked
+        self.code: Any = None  # whole files, as `cgsafe.sites` reads them
+        self.site_nodes: list[Node] = []  # what was stated about host code around captures
         self._ops: dict[str, Value] | None = None
         self._breaks: dict[str, dict[str, tuple[str, frozenset[str]]]] = {}
         self._attribute_reads: dict[tuple[str, str], bool] = {}
 
     # -- texts and names -------------------------------------------------------------------------------------------
+
+    def file_text(self, file: File) -> str:
+        return str(self._read(file.path))
 
     def text(self, file: File) -> Text:
         found = self._texts.get(file.path)
@@ -443,7 +448,7 @@ class Walker:
 
     def all_nodes(self) -> list[Node]:
         """Every node that was walked, those of captures and of module bodies included."""
-        return [*self.nodes.values(), *self.module_nodes.values(), *self.capture_bodies.values()]
+        return [*self.nodes.values(), *self.module_nodes.values(), *self.capture_bodies.values(), *self.site_nodes]
 
     def module_path(self, node: Node) -> str:
         return next((path for path, present in self.module_nodes.items() if present is node), "")

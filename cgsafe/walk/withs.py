@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING, Any
 
 from cgsafe.events import HOST, CaptureSite, region, varied
+from cgsafe.site_events import REGISTERS, GeneratorUse, InsideCapture
 from cgsafe.values import (
     HIGH,
     NONE,
@@ -116,6 +117,7 @@ class Withs:
         """`torch.cuda.graph(...)` is called: the site is stated, entering it is another matter."""
         from cgsafe.walk.frame import source_of
 
+        self.note_inside("capture", node)
         if isinstance(node, ast.Call):
             stream = args.get(_STREAM_POSITION, "stream")
             given = stream is not None and stream is not NONE
@@ -138,6 +140,20 @@ class Withs:
             if isinstance(stream, ExtInstance):
                 return ExtInstance("torch.cuda.graph", stream)
         return ExtInstance("torch.cuda.graph")
+
+    def note_inside(self: Frame, how: str, node: Any) -> None:
+        """A capture or a replay: in captured code there must be none."""
+        if self.region.captured and self.region.explicit and not self.region.traced:
+            self.emit(InsideCapture, node, HIGH, how=how)
+
+    def note_generator(self: Frame, args: Arguments, node: Any) -> None:
+        """`generator=g` in captured code: a generator on the device must be registered with the graph."""
+        for part in parts_of(args.keywords["generator"]):
+            if isinstance(part, ExtInstance) and part.name == "torch.Generator" and part.detail == "cuda":
+                given = next((k.value for k in node.keywords if k.arg == "generator"), None)
+                source = ast.unparse(given) if given is not None else "generator"
+                if REGISTERS not in self.walker.file_text(self.file):
+                    self.emit(GeneratorUse, node, HIGH, source=source)
 
     def stream_idiom(self: Frame) -> tuple[str, str]:
         found = self.tables.stream_idiom
