@@ -34,6 +34,24 @@ if TYPE_CHECKING:
     from cgsafe.walk.frame import Frame
 
 _NUMBERS = ("int", "float", "number")
+# Methods that give a tensor itself where it is as asked for.
+_SETTLING = frozenset(
+    [
+        "bfloat16",
+        "contiguous",
+        "cpu",
+        "cuda",
+        "detach",
+        "double",
+        "float",
+        "half",
+        "int",
+        "long",
+        "to",
+        "type",
+        "type_as",
+    ]
+)
 
 
 class Stores:
@@ -278,7 +296,7 @@ class Stores:
         self: Frame, node: Any, spelled: str, name: str, value: Value, origin: ast.expr | None, how: str, owner: Any
     ) -> None:
         waits, confidence = on_device(value)
-        if not waits or self.augmenting or _in_place(origin):
+        if not waits or self.augmenting or _in_place(origin) or _settles(origin, spelled):
             return
         if how == "attribute" and self._put_back(node, name):
             return
@@ -290,7 +308,9 @@ class Stores:
             guard=self._guard(spelled, name),
             fresh=self._allocates(origin),
             owner=owner,
-            read_elsewhere=how not in ("attribute", "setattr") or self._read_elsewhere(node, name),
+            read_elsewhere=how not in ("attribute", "setattr")
+            or _reads(origin, spelled)
+            or self._read_elsewhere(node, name),
         )
 
     def _emit_store(self: Frame, node: Any, spelled: str, how: str, confidence: int, **details: Any) -> None:
@@ -335,11 +355,16 @@ class Stores:
         """True where code other than what follows in this function reads an attribute of this name."""
         _, last = self._span()
         line = node.lineno + self.offset
-        pattern = re.compile(rf"\.{re.escape(name)}\b(?!\s*(?::[^=\n]+)?=(?!=))")
+        pattern = reads_pattern(name)
         lines = self.walker.text(self.file).lines
         if any(pattern.search(text) for text in (*lines[: line - 1], *lines[last:])):
             return True
         return self.region.explicit and self.walker.reads_attribute(name, self.file.path)
+
+
+def reads_pattern(name: str) -> re.Pattern[str]:
+    """Finds places that read a tensor from an attribute of that name: neither set nor called."""
+    return re.compile(rf"\.{re.escape(name)}\b(?!\s*(?:\(|(?::[^=\n]+)?=(?!=)))")
 
 
 def _spelled(node: Any, name: str) -> str:
@@ -370,6 +395,22 @@ def _stored(node: ast.AST) -> ast.expr | None:
 def _names(node: ast.AST, name: str) -> Iterator[ast.Name]:
     """The places where an expression mentions a variable."""
     return (child for child in ast.walk(node) if isinstance(child, ast.Name) and child.id == name)
+
+
+def _reads(origin: ast.expr | None, spelled: str) -> bool:
+    """True where a value is made from what the target held before: the next call reads what this one leaves."""
+    return origin is not None and any(
+        isinstance(node, ast.Attribute) and ast.unparse(node) == spelled for node in ast.walk(origin)
+    )
+
+
+def _settles(origin: ast.expr | None, spelled: str) -> bool:
+    """`self.x = self.x.to(device)`: from the second call on, this gives the tensor itself."""
+    if not isinstance(origin, ast.Call):
+        return False
+    while isinstance(origin, ast.Call) and isinstance(origin.func, ast.Attribute) and origin.func.attr in _SETTLING:
+        origin = origin.func.value
+    return isinstance(origin, ast.Attribute) and ast.unparse(origin) == spelled
 
 
 def _in_place(origin: ast.expr | None) -> bool:
