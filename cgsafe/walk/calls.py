@@ -365,6 +365,8 @@ class Calls(TorchCalls):
 
         waits, confidence = on_device(value)
         if not waits:
+            if self.region.captured:
+                self.note_host_draw(value, node)
             return
         if how in ("numpy", "__array__"):
             # A tensor on the GPU has no such conversion at all: in code that works, it is on the CPU.

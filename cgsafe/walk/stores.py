@@ -15,9 +15,11 @@ from cgsafe.events import AttributeSet, FrozenBranch, FrozenCall, HostOperand, H
 from cgsafe.values import (
     HIGH,
     MEDIUM,
+    UNKNOWN,
     Bound,
     Const,
     Dict,
+    Ext,
     ExtMethod,
     Func,
     Instance,
@@ -72,16 +74,22 @@ class Stores:
     def note_counter(self: Frame, node: ast.AugAssign, value: Value) -> None:
         """`self.steps += 1` in captured code: a number on the host that a replay does not change."""
         target = node.target
-        if not self._leaves_behind() or self.tests or kind_of(value) not in _NUMBERS:
+        if not self._leaves_behind() or self.tests or not isinstance(node.op, (ast.Add, ast.Sub)):
             return
-        if not isinstance(node.op, (ast.Add, ast.Sub)):
-            return
-        if isinstance(target, ast.Attribute):
+        if isinstance(target, ast.Attribute) and kind_of(value) in _NUMBERS:
             for part in parts_of(self.eval(target.value)):
                 if isinstance(part, Instance) and not part.state.transient:
                     self._emit_store(node, ast.unparse(target), "counter", HIGH, owner=part.state)
         elif isinstance(target, ast.Name) and self._is_global(target.id):
-            self._emit_store(node, target.id, "counter", HIGH)
+            # What functions count in is not known at module level, but what it starts with is.
+            before = parts_of(self.walker.module_name(self.file, target.id) or UNKNOWN)
+            counts = kind_of(self.eval(node.value)) in _NUMBERS
+            if (
+                counts
+                and any(kind_of(p) in _NUMBERS for p in before)
+                and not any(isinstance(p, Tensor) for p in before)
+            ):
+                self._emit_store(node, target.id, "counter", HIGH)
 
     def note_global(self: Frame, node: ast.expr, name: str, value: Value, origin: ast.expr | None) -> None:
         """A name that the function declares `global` is set."""
@@ -109,6 +117,8 @@ class Stores:
     def note_frozen_call(self: Frame, name: str, args: Arguments, node: Any) -> None:
         """A call that is made once, when the graph is recorded."""
         how = self.tables.frozen_call(name)
+        if how == "cpu-random":
+            return  # see note_host_draw
         if how == "text":
             given = node.args[0] if getattr(node, "args", None) else None
             if not isinstance(given, (ast.JoinedStr, ast.BinOp, ast.Call)):
@@ -120,6 +130,21 @@ class Stores:
             how = "pinned"
         if how:
             self.emit(FrozenCall, node, HIGH, how=how, called=name)
+
+    def note_host_draw(self: Frame, value: Value, node: ast.AST) -> None:
+        """The host reads a tensor on the CPU: was it drawn at random?"""
+        if not any(isinstance(p, Tensor) and p.device == "cpu" for p in parts_of(value)):
+            return
+        for inner in ast.walk(node):
+            drawn: Any = self.origins.get(inner.id) if isinstance(inner, ast.Name) else inner
+            if not isinstance(drawn, ast.Call):
+                continue
+            called = self.eval(drawn.func)
+            if not isinstance(called, Ext) or self.tables.frozen_call(called.name) != "cpu-random":
+                continue
+            made = self.eval(drawn)
+            if isinstance(made, Tensor) and made.device == "cpu":
+                self.emit(FrozenCall, drawn, made.confidence, how="cpu-random", called=called.name)
 
     def note_frozen_method(self: Frame, receiver: Tensor, name: str, node: Any) -> None:
         """A method of a tensor that is called once, when the graph is recorded."""
