@@ -15,13 +15,13 @@ from cgsafe.events import AttributeSet, FrozenBranch, FrozenCall, HostOperand, H
 from cgsafe.values import (
     HIGH,
     MEDIUM,
-    UNKNOWN,
     Bound,
     Const,
     Dict,
     Ext,
     ExtMethod,
     Func,
+    Host,
     Instance,
     Seq,
     Tensor,
@@ -65,8 +65,15 @@ class Stores:
         """`base.name = value` in captured code."""
         if not self._leaves_behind():
             return
+        if isinstance(origin, ast.BinOp) and isinstance(origin.op, (ast.Add, ast.Sub)) and kind_of(value) in _NUMBERS:
+            # `self.steps = self.steps + 1`
+            if ast.unparse(origin.left) == _spelled(node, name):
+                how = "counter"
         for part in parts_of(base):
-            if isinstance(part, Instance) and not part.state.transient:
+            if how == "counter":
+                if isinstance(part, Instance) and not part.state.transient and not self.tests and not self.augmenting:
+                    self._emit_store(node, _spelled(node, name), how, HIGH, owner=part.state)
+            elif isinstance(part, Instance) and not part.state.transient:
                 self._note_store(node, f"{_spelled(node, name)}", name, value, origin, how, part.state)
             elif isinstance(part, Tensor) and name == "data" and part.device == "cuda":
                 self._note_store(node, _spelled(node, name), name, value, origin, "data", None)
@@ -81,14 +88,9 @@ class Stores:
                 if isinstance(part, Instance) and not part.state.transient:
                     self._emit_store(node, ast.unparse(target), "counter", HIGH, owner=part.state)
         elif isinstance(target, ast.Name) and self._is_global(target.id):
-            # What functions count in is not known at module level, but what it starts with is.
-            before = parts_of(self.walker.module_name(self.file, target.id) or UNKNOWN)
-            counts = kind_of(self.eval(node.value)) in _NUMBERS
-            if (
-                counts
-                and any(kind_of(p) in _NUMBERS for p in before)
-                and not any(isinstance(p, Tensor) for p in before)
-            ):
+            # What starts with a constant, and functions bind anew.
+            before = self.walker.module_name(self.file, target.id)
+            if isinstance(before, (Const, Host)) and kind_of(self.eval(node.value)) in _NUMBERS:
                 self._emit_store(node, target.id, "counter", HIGH)
 
     def note_global(self: Frame, node: ast.expr, name: str, value: Value, origin: ast.expr | None) -> None:
@@ -117,6 +119,8 @@ class Stores:
     def note_frozen_call(self: Frame, name: str, args: Arguments, node: Any) -> None:
         """A call that is made once, when the graph is recorded."""
         how = self.tables.frozen_call(name)
+        if not how and name.rpartition(".")[2] in self.tables.allocators:
+            self._note_cached(node)
         if how == "cpu-random":
             return  # see note_host_draw
         if how == "text":
@@ -125,7 +129,7 @@ class Stores:
                 return  # the text lives as long as whoever holds it
         elif not how and name.startswith("torch."):
             pinned = args.keywords.get("pin_memory")
-            if not (isinstance(pinned, Const) and pinned.value is True):
+            if not (isinstance(pinned, Const) and pinned.value is True) or self._is_kept(node):
                 return
             how = "pinned"
         if how:
@@ -151,7 +155,7 @@ class Stores:
         how = self.tables.frozen_methods[name]
         if how == "address" and not self._keeps_address_alone(node):
             return
-        if how == "pinned" and receiver.device == "cuda":
+        if how == "pinned" and (receiver.device == "cuda" or self._is_kept(node)):
             return
         self.emit(FrozenCall, node, HIGH, how=how, called=name)
 
@@ -173,6 +177,31 @@ class Stores:
                 elif any(_names(stored, holder.id)):
                     kept = True
         return address and not kept
+
+    def keeps_results(self: Frame, definition: Any) -> bool:
+        """True for a function under `functools.lru_cache` and the like."""
+        return any(d in self.tables.caches or f"functools.{d}" in self.tables.caches for d in definition.decorators)
+
+    def _note_cached(self: Frame, node: Any) -> None:
+        """A tensor is allocated by a function that runs once, and whose result a cache keeps."""
+        definition = self.node.definition
+        if definition is None or not definition.decorators or not self._leaves_behind():
+            return
+        if self.keeps_results(definition):
+            signature = ("cached", definition.label)
+            self._emit_store(node, definition.name, "cached", HIGH, fresh=True, signature=signature)
+
+    def _is_kept(self: Frame, node: Any) -> bool:
+        """True where an object or a table keeps what a call makes."""
+        if self.shape is None:
+            return False
+        for statement in self.shape.body:
+            for inner in ast.walk(statement):
+                targets = inner.targets if isinstance(inner, ast.Assign) else ()
+                if any(isinstance(t, (ast.Attribute, ast.Subscript)) for t in targets):
+                    if any(child is node for child in ast.walk(inner.value)):  # type: ignore[attr-defined]
+                        return True
+        return False
 
     def note_ring(self: Frame, node: Any, source: Value | None) -> None:
         """`device.copy_(pinned)` and later `pinned.copy_(device)` in one graph."""
@@ -208,12 +237,26 @@ class Stores:
 
     def note_operands(self: Frame, left: Value, right: Value, node: Any) -> None:
         """`device_tensor * number_on_the_cpu`, where an object holds the number."""
-        if not (isinstance(left, Tensor) and isinstance(right, Tensor) and self.region.captured):
+        if not self.region.captured:
+            return
+        if isinstance(node, ast.AugAssign):
+            sides: tuple[ast.expr, ast.expr] = (node.target, node.value)
+        elif isinstance(node, ast.BinOp):
+            sides = (node.left, node.right)
+        elif isinstance(node, ast.Compare):
+            sides = (node.left, node.comparators[-1])
+        else:
+            return
+        if not (isinstance(left, Tensor) and isinstance(right, Tensor)):
+            number, side = (right, sides[1]) if isinstance(left, Tensor) else (left, sides[0])
+            if isinstance(side, ast.Attribute) and kind_of(number) in _NUMBERS:
+                changed = self._changed_by(side, [])
+                if changed:
+                    self.emit(FrozenBranch, node, MEDIUM, changed=changed, used=ast.unparse(side))
             return
         on_host = left if right.device == "cuda" else right
         if {left.device, right.device} not in ({"cpu", "cuda"}, {"", "cuda"}) or on_host.rank != 0:
             return
-        sides = (node.left, node.right) if isinstance(node, ast.BinOp) else (node.left, *node.comparators)
         chain: Any = sides[0] if on_host is left else sides[-1]
         while isinstance(chain, ast.Subscript) or (
             isinstance(chain, ast.Call) and isinstance(chain.func, ast.Attribute)
@@ -239,19 +282,35 @@ class Stores:
         lines = self.walker.text(file).lines[place.line - 1 : place.end_line]
         return any("device" in line or ".cuda(" in line or ".to(" in line for line in lines)
 
-    def note_branch(self: Frame, node: ast.If) -> None:
+    def note_branch(self: Frame, node: ast.If | ast.IfExp) -> None:
         """A branch that is not certain: does it hang on Python state that other code changes?"""
-        if all(isinstance(s, (ast.Raise, ast.Assert)) for s in node.body):
+        body: list[Any] = node.body if isinstance(node, ast.If) else [node.body]
+        if all(isinstance(s, (ast.Raise, ast.Assert)) for s in body):
             return
-        for part in ast.walk(node.test):
-            if not isinstance(part, ast.Attribute) or not isinstance(part.ctx, ast.Load):
+        parts = list(ast.walk(node.test))
+        if any(isinstance(part, ast.Attribute) and part.attr == "training" for part in parts):
+            return  # a matter of training
+        for part in parts:
+            if isinstance(part, ast.Name):
+                changed = self._rebound_constant(part)
+            elif isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Load):
+                changed = self._changed_by(part, body)
+            else:
                 continue
-            changed = self._changed_by(part, node)
             if changed:
                 self.emit(FrozenBranch, node.test, MEDIUM, changed=changed)
                 return
 
-    def _changed_by(self: Frame, part: ast.Attribute, node: ast.If) -> str:
+    def _rebound_constant(self: Frame, part: ast.Name) -> str:
+        """A flag or number of the module that functions bind anew."""
+        if not self._is_module_level(part.id):
+            return ""
+        value = self.walker.module_name(self.file, part.id)
+        if not isinstance(value, (Const, Host)) or not self._rebinds(self.file, part.id):
+            return ""
+        return f"`{part.id}` is set anew outside of it"
+
+    def _changed_by(self: Frame, part: ast.Attribute, body: list[Any]) -> str:
         """Who changes an attribute between replays, in words; "" where nobody is seen to."""
         owners = [p for p in parts_of(self.eval(part.value)) if isinstance(p, Instance)]
         if (
@@ -263,14 +322,12 @@ class Stores:
         value = self.attribute(owners[0], part.attr, None)
         if any(isinstance(p, (Tensor, Func, Bound, ExtMethod)) for p in parts_of(value)):
             return ""
-        if any(_sets(inner, part.attr) for statement in node.body for inner in ast.walk(statement)):
+        if any(_sets(inner, part.attr) for statement in body for inner in ast.walk(statement)):
             return ""  # made at the first call: another matter
         source = self._from_rebound_global(part.value)
         if source:
             return f"`{source}` is set anew outside of it"
-        called = {
-            n.func.attr for s in node.body for n in ast.walk(s) if isinstance(n, ast.Call) and hasattr(n.func, "attr")
-        }
+        called = {n.func.attr for s in body for n in ast.walk(s) if isinstance(n, ast.Call) and hasattr(n.func, "attr")}
         if not self.walker.classes.is_module(owners[0].definition):
             return ""
         for method in self.walker.classes.changers(owners[0].definition, part.attr):
