@@ -124,11 +124,12 @@ class AttributeSet(Event):
     """Captured code sets an attribute, a global or an item that outlives the call."""
 
     name: str = ""  # the target as source
-    how: str = "attribute"  # attribute, setattr, register_buffer, data, global, item, counter
+    how: str = "attribute"  # attribute, setattr, register_buffer, data, global, item, cached, counter
     guard: str = ""  # the condition that lets it happen at times only, where it looks at the target
     fresh: bool = False  # to a tensor that is allocated there
     owner: Any = None  # which object, compared by identity; None for a global or a tensor
     read_elsewhere: bool = True  # other code reads it, or the same code at its next call
+    signature: Any = None  # of a result that a cache keeps: which function; a warm-up that calls it makes the result
 
 
 @dataclass(frozen=True)
@@ -136,14 +137,15 @@ class FrozenCall(Event):
     """Captured code calls something whose outcome at that moment is in every replay."""
 
     called: str = ""
-    how: str = "random"  # random, cpu-random, clock, text, address, pinned
+    how: str = "random"  # random, cpu-random, clock, text, address, pinned, bench
 
 
 @dataclass(frozen=True)
 class FrozenBranch(Event):
-    """Captured code branches on a value on the host that other code changes."""
+    """Captured code branches on, or uses, a value on the host that other code changes."""
 
     changed: str = ""  # who changes it, in words
+    used: str = ""  # what is a number that takes part in work on the device, not a condition
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cgsafe.events import KernelLaunch
+from cgsafe.events import FrozenCall, KernelLaunch
 from cgsafe.findings import Confidence, Fix, Severity
 from cgsafe.rule import Hit, Rule
 
@@ -22,6 +22,12 @@ class AutotuneInCapture(Rule):
     error = "torch.AcceleratorError: CUDA error: operation not permitted when stream is capturing"
     measured = "PyTorch 2.11.0, NVIDIA H200"
     allowed = "Where a warm-up launches it with the same key, or a single configuration is left."
+
+    def on_frozen_call(self, event: FrozenCall) -> Hit | None:
+        if event.how != "bench":
+            return None
+        message = f"`{event.source}` times kernels in captured code, and synchronises with the GPU to do so"
+        return Hit(message, Fix("Choose the configuration before the capture"))
 
     def on_kernel_launch(self, event: KernelLaunch) -> Hit | None:
         message = (

@@ -30,6 +30,13 @@ class LazyWorkspace(Rule):
     def on_attribute_set(self, event: AttributeSet) -> Hit | None:
         if not is_workspace(event):
             return None
+        if event.how == "cached":
+            message = (
+                f"`{event.name}` allocates this at its first call, and a cache keeps it: called first in captured code, the "
+                "result lies in this graph's memory pool, for others, too"
+            )
+            advice = f"Call `{event.name}` with the same arguments before the capture"
+            return Hit(message, Fix(advice), unless_warmed=True)
         when = f" when `{event.guard}`" if event.guard else ""
         message = (
             f"`{event.name}` gets a new buffer in captured code{when}: it lies in this graph's memory pool, and graphs that "
@@ -40,4 +47,4 @@ class LazyWorkspace(Rule):
 
 def is_workspace(event: AttributeSet) -> bool:
     """True for a buffer that is made at need; everything else that is set is CG501's."""
-    return event.how in ("item", "global") or (event.how != "counter" and bool(event.guard or event.fresh))
+    return event.how in ("item", "global", "cached") or (event.how != "counter" and bool(event.guard or event.fresh))

@@ -26,6 +26,11 @@ class FrozenPythonState(Rule):
     allowed = "Where the value stays the same for as long as the graph is in use."
 
     def on_frozen_branch(self, event: FrozenBranch) -> Hit | None:
+        if event.used:
+            message = (
+                f"captured code uses the number `{event.used}`, and {event.changed}: replays keep that of the capture"
+            )
+            return Hit(message, Fix(f"Keep `{event.used}` in a tensor on the device, and fill it before each replay"))
         message = f"captured code branches on `{event.source}`, and {event.changed}: replays keep to the branch of the capture"
         advice = (
             "Give each case a graph of its own, compute both and pick with `torch.where`, or take the general branch while "

@@ -146,8 +146,11 @@ class Calls(TorchCalls):
             where = varied(where, traced=False, doubt="behind an eager break")
         called = self.walker.call(definition, scope, args, where)
         self.record_call(node, called)
-        if called.warm and not where.captured:
-            self.node.warm |= called.warm
+        if not where.captured:
+            if called.warm:
+                self.node.warm |= called.warm
+            if definition.decorators and self.keeps_results(definition):
+                self.node.warm.add(("cached", definition.label))
         self.after_call(args)
         if called.stores and args.positional:
             self.take_stores(called, args.positional[0])
@@ -365,6 +368,8 @@ class Calls(TorchCalls):
 
         waits, confidence = on_device(value)
         if not waits:
+            if self.region.captured:
+                self.note_host_draw(value, node)
             return
         if how in ("numpy", "__array__"):
             # A tensor on the GPU has no such conversion at all: in code that works, it is on the CPU.

@@ -336,6 +336,8 @@ class Conditions:
             return
         waits, confidence = on_device(value)
         if not waits:
+            if self.region.captured:
+                self.note_host_draw(value, node)
             return
         others: list[str] = []
         if isinstance(value, Union):

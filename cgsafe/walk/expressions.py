@@ -251,6 +251,8 @@ class Expressions(Operators, Comprehensions):
 
     def ev_ifexp(self: Frame, node: ast.IfExp) -> Value:
         outcome, when_true, when_false = self.condition(node.test, "ternary", node)
+        if outcome is None and self.region.captured and self.region.explicit:
+            self.note_branch(node)
         before = self.env
         results: list[Value] = []
         if outcome is not False:

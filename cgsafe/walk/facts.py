@@ -63,6 +63,7 @@ class Facts:
         self.math_ints = frozenset(library["math_ints"])
         self._container_methods = frozenset(calls["container"]["methods"])
         self.allocators = frozenset(calls["allocates"]["functions"])
+        self.caches = frozenset(calls["allocates"]["caches"])
         frozen = calls["frozen"]
         self._setup = tuple(frozen["setup"])
         self.frozen_calls: dict[str, str] = {n: kind for kind, names in frozen["functions"].items() for n in names}

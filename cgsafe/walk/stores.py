@@ -18,8 +18,10 @@ from cgsafe.values import (
     Bound,
     Const,
     Dict,
+    Ext,
     ExtMethod,
     Func,
+    Host,
     Instance,
     Seq,
     Tensor,
@@ -34,6 +36,24 @@ if TYPE_CHECKING:
     from cgsafe.walk.frame import Frame
 
 _NUMBERS = ("int", "float", "number")
+# Methods that give a tensor itself where it is as asked for.
+_SETTLING = frozenset(
+    [
+        "bfloat16",
+        "contiguous",
+        "cpu",
+        "cuda",
+        "detach",
+        "double",
+        "float",
+        "half",
+        "int",
+        "long",
+        "to",
+        "type",
+        "type_as",
+    ]
+)
 
 
 class Stores:
@@ -45,8 +65,15 @@ class Stores:
         """`base.name = value` in captured code."""
         if not self._leaves_behind():
             return
+        if isinstance(origin, ast.BinOp) and isinstance(origin.op, (ast.Add, ast.Sub)) and kind_of(value) in _NUMBERS:
+            # `self.steps = self.steps + 1`
+            if ast.unparse(origin.left) == _spelled(node, name):
+                how = "counter"
         for part in parts_of(base):
-            if isinstance(part, Instance) and not part.state.transient:
+            if how == "counter":
+                if isinstance(part, Instance) and not part.state.transient and not self.tests and not self.augmenting:
+                    self._emit_store(node, _spelled(node, name), how, HIGH, owner=part.state)
+            elif isinstance(part, Instance) and not part.state.transient:
                 self._note_store(node, f"{_spelled(node, name)}", name, value, origin, how, part.state)
             elif isinstance(part, Tensor) and name == "data" and part.device == "cuda":
                 self._note_store(node, _spelled(node, name), name, value, origin, "data", None)
@@ -54,16 +81,17 @@ class Stores:
     def note_counter(self: Frame, node: ast.AugAssign, value: Value) -> None:
         """`self.steps += 1` in captured code: a number on the host that a replay does not change."""
         target = node.target
-        if not self._leaves_behind() or self.tests or kind_of(value) not in _NUMBERS:
+        if not self._leaves_behind() or self.tests or not isinstance(node.op, (ast.Add, ast.Sub)):
             return
-        if not isinstance(node.op, (ast.Add, ast.Sub)):
-            return
-        if isinstance(target, ast.Attribute):
+        if isinstance(target, ast.Attribute) and kind_of(value) in _NUMBERS:
             for part in parts_of(self.eval(target.value)):
                 if isinstance(part, Instance) and not part.state.transient:
                     self._emit_store(node, ast.unparse(target), "counter", HIGH, owner=part.state)
         elif isinstance(target, ast.Name) and self._is_global(target.id):
-            self._emit_store(node, target.id, "counter", HIGH)
+            # What starts with a constant, and functions bind anew.
+            before = self.walker.module_name(self.file, target.id)
+            if isinstance(before, (Const, Host)) and kind_of(self.eval(node.value)) in _NUMBERS:
+                self._emit_store(node, target.id, "counter", HIGH)
 
     def note_global(self: Frame, node: ast.expr, name: str, value: Value, origin: ast.expr | None) -> None:
         """A name that the function declares `global` is set."""
@@ -91,24 +119,43 @@ class Stores:
     def note_frozen_call(self: Frame, name: str, args: Arguments, node: Any) -> None:
         """A call that is made once, when the graph is recorded."""
         how = self.tables.frozen_call(name)
+        if not how and name.rpartition(".")[2] in self.tables.allocators:
+            self._note_cached(node)
+        if how == "cpu-random":
+            return  # see note_host_draw
         if how == "text":
             given = node.args[0] if getattr(node, "args", None) else None
             if not isinstance(given, (ast.JoinedStr, ast.BinOp, ast.Call)):
                 return  # the text lives as long as whoever holds it
         elif not how and name.startswith("torch."):
             pinned = args.keywords.get("pin_memory")
-            if not (isinstance(pinned, Const) and pinned.value is True):
+            if not (isinstance(pinned, Const) and pinned.value is True) or self._is_kept(node):
                 return
             how = "pinned"
         if how:
             self.emit(FrozenCall, node, HIGH, how=how, called=name)
+
+    def note_host_draw(self: Frame, value: Value, node: ast.AST) -> None:
+        """The host reads a tensor on the CPU: was it drawn at random?"""
+        if not any(isinstance(p, Tensor) and p.device == "cpu" for p in parts_of(value)):
+            return
+        for inner in ast.walk(node):
+            drawn: Any = self.origins.get(inner.id) if isinstance(inner, ast.Name) else inner
+            if not isinstance(drawn, ast.Call):
+                continue
+            called = self.eval(drawn.func)
+            if not isinstance(called, Ext) or self.tables.frozen_call(called.name) != "cpu-random":
+                continue
+            made = self.eval(drawn)
+            if isinstance(made, Tensor) and made.device == "cpu":
+                self.emit(FrozenCall, drawn, made.confidence, how="cpu-random", called=called.name)
 
     def note_frozen_method(self: Frame, receiver: Tensor, name: str, node: Any) -> None:
         """A method of a tensor that is called once, when the graph is recorded."""
         how = self.tables.frozen_methods[name]
         if how == "address" and not self._keeps_address_alone(node):
             return
-        if how == "pinned" and receiver.device == "cuda":
+        if how == "pinned" and (receiver.device == "cuda" or self._is_kept(node)):
             return
         self.emit(FrozenCall, node, HIGH, how=how, called=name)
 
@@ -130,6 +177,31 @@ class Stores:
                 elif any(_names(stored, holder.id)):
                     kept = True
         return address and not kept
+
+    def keeps_results(self: Frame, definition: Any) -> bool:
+        """True for a function under `functools.lru_cache` and the like."""
+        return any(d in self.tables.caches or f"functools.{d}" in self.tables.caches for d in definition.decorators)
+
+    def _note_cached(self: Frame, node: Any) -> None:
+        """A tensor is allocated by a function that runs once, and whose result a cache keeps."""
+        definition = self.node.definition
+        if definition is None or not definition.decorators or not self._leaves_behind():
+            return
+        if self.keeps_results(definition):
+            signature = ("cached", definition.label)
+            self._emit_store(node, definition.name, "cached", HIGH, fresh=True, signature=signature)
+
+    def _is_kept(self: Frame, node: Any) -> bool:
+        """True where an object or a table keeps what a call makes."""
+        if self.shape is None:
+            return False
+        for statement in self.shape.body:
+            for inner in ast.walk(statement):
+                targets = inner.targets if isinstance(inner, ast.Assign) else ()
+                if any(isinstance(t, (ast.Attribute, ast.Subscript)) for t in targets):
+                    if any(child is node for child in ast.walk(inner.value)):  # type: ignore[attr-defined]
+                        return True
+        return False
 
     def note_ring(self: Frame, node: Any, source: Value | None) -> None:
         """`device.copy_(pinned)` and later `pinned.copy_(device)` in one graph."""
@@ -165,12 +237,26 @@ class Stores:
 
     def note_operands(self: Frame, left: Value, right: Value, node: Any) -> None:
         """`device_tensor * number_on_the_cpu`, where an object holds the number."""
-        if not (isinstance(left, Tensor) and isinstance(right, Tensor) and self.region.captured):
+        if not self.region.captured:
+            return
+        if isinstance(node, ast.AugAssign):
+            sides: tuple[ast.expr, ast.expr] = (node.target, node.value)
+        elif isinstance(node, ast.BinOp):
+            sides = (node.left, node.right)
+        elif isinstance(node, ast.Compare):
+            sides = (node.left, node.comparators[-1])
+        else:
+            return
+        if not (isinstance(left, Tensor) and isinstance(right, Tensor)):
+            number, side = (right, sides[1]) if isinstance(left, Tensor) else (left, sides[0])
+            if isinstance(side, ast.Attribute) and kind_of(number) in _NUMBERS:
+                changed = self._changed_by(side, [])
+                if changed:
+                    self.emit(FrozenBranch, node, MEDIUM, changed=changed, used=ast.unparse(side))
             return
         on_host = left if right.device == "cuda" else right
         if {left.device, right.device} not in ({"cpu", "cuda"}, {"", "cuda"}) or on_host.rank != 0:
             return
-        sides = (node.left, node.right) if isinstance(node, ast.BinOp) else (node.left, *node.comparators)
         chain: Any = sides[0] if on_host is left else sides[-1]
         while isinstance(chain, ast.Subscript) or (
             isinstance(chain, ast.Call) and isinstance(chain.func, ast.Attribute)
@@ -196,19 +282,35 @@ class Stores:
         lines = self.walker.text(file).lines[place.line - 1 : place.end_line]
         return any("device" in line or ".cuda(" in line or ".to(" in line for line in lines)
 
-    def note_branch(self: Frame, node: ast.If) -> None:
+    def note_branch(self: Frame, node: ast.If | ast.IfExp) -> None:
         """A branch that is not certain: does it hang on Python state that other code changes?"""
-        if all(isinstance(s, (ast.Raise, ast.Assert)) for s in node.body):
+        body: list[Any] = node.body if isinstance(node, ast.If) else [node.body]
+        if all(isinstance(s, (ast.Raise, ast.Assert)) for s in body):
             return
-        for part in ast.walk(node.test):
-            if not isinstance(part, ast.Attribute) or not isinstance(part.ctx, ast.Load):
+        parts = list(ast.walk(node.test))
+        if any(isinstance(part, ast.Attribute) and part.attr == "training" for part in parts):
+            return  # a matter of training
+        for part in parts:
+            if isinstance(part, ast.Name):
+                changed = self._rebound_constant(part)
+            elif isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Load):
+                changed = self._changed_by(part, body)
+            else:
                 continue
-            changed = self._changed_by(part, node)
             if changed:
                 self.emit(FrozenBranch, node.test, MEDIUM, changed=changed)
                 return
 
-    def _changed_by(self: Frame, part: ast.Attribute, node: ast.If) -> str:
+    def _rebound_constant(self: Frame, part: ast.Name) -> str:
+        """A flag or number of the module that functions bind anew."""
+        if not self._is_module_level(part.id):
+            return ""
+        value = self.walker.module_name(self.file, part.id)
+        if not isinstance(value, (Const, Host)) or not self._rebinds(self.file, part.id):
+            return ""
+        return f"`{part.id}` is set anew outside of it"
+
+    def _changed_by(self: Frame, part: ast.Attribute, body: list[Any]) -> str:
         """Who changes an attribute between replays, in words; "" where nobody is seen to."""
         owners = [p for p in parts_of(self.eval(part.value)) if isinstance(p, Instance)]
         if (
@@ -220,14 +322,12 @@ class Stores:
         value = self.attribute(owners[0], part.attr, None)
         if any(isinstance(p, (Tensor, Func, Bound, ExtMethod)) for p in parts_of(value)):
             return ""
-        if any(_sets(inner, part.attr) for statement in node.body for inner in ast.walk(statement)):
+        if any(_sets(inner, part.attr) for statement in body for inner in ast.walk(statement)):
             return ""  # made at the first call: another matter
         source = self._from_rebound_global(part.value)
         if source:
             return f"`{source}` is set anew outside of it"
-        called = {
-            n.func.attr for s in node.body for n in ast.walk(s) if isinstance(n, ast.Call) and hasattr(n.func, "attr")
-        }
+        called = {n.func.attr for s in body for n in ast.walk(s) if isinstance(n, ast.Call) and hasattr(n.func, "attr")}
         if not self.walker.classes.is_module(owners[0].definition):
             return ""
         for method in self.walker.classes.changers(owners[0].definition, part.attr):
@@ -278,7 +378,7 @@ class Stores:
         self: Frame, node: Any, spelled: str, name: str, value: Value, origin: ast.expr | None, how: str, owner: Any
     ) -> None:
         waits, confidence = on_device(value)
-        if not waits or self.augmenting or _in_place(origin):
+        if not waits or self.augmenting or _in_place(origin) or _settles(origin, spelled):
             return
         if how == "attribute" and self._put_back(node, name):
             return
@@ -290,7 +390,9 @@ class Stores:
             guard=self._guard(spelled, name),
             fresh=self._allocates(origin),
             owner=owner,
-            read_elsewhere=how not in ("attribute", "setattr") or self._read_elsewhere(node, name),
+            read_elsewhere=how not in ("attribute", "setattr")
+            or _reads(origin, spelled)
+            or self._read_elsewhere(node, name),
         )
 
     def _emit_store(self: Frame, node: Any, spelled: str, how: str, confidence: int, **details: Any) -> None:
@@ -335,11 +437,16 @@ class Stores:
         """True where code other than what follows in this function reads an attribute of this name."""
         _, last = self._span()
         line = node.lineno + self.offset
-        pattern = re.compile(rf"\.{re.escape(name)}\b(?!\s*(?::[^=\n]+)?=(?!=))")
+        pattern = reads_pattern(name)
         lines = self.walker.text(self.file).lines
         if any(pattern.search(text) for text in (*lines[: line - 1], *lines[last:])):
             return True
         return self.region.explicit and self.walker.reads_attribute(name, self.file.path)
+
+
+def reads_pattern(name: str) -> re.Pattern[str]:
+    """Finds places that read a tensor from an attribute of that name: neither set nor called."""
+    return re.compile(rf"\.{re.escape(name)}\b(?!\s*(?:\(|(?::[^=\n]+)?=(?!=)))")
 
 
 def _spelled(node: Any, name: str) -> str:
@@ -370,6 +477,22 @@ def _stored(node: ast.AST) -> ast.expr | None:
 def _names(node: ast.AST, name: str) -> Iterator[ast.Name]:
     """The places where an expression mentions a variable."""
     return (child for child in ast.walk(node) if isinstance(child, ast.Name) and child.id == name)
+
+
+def _reads(origin: ast.expr | None, spelled: str) -> bool:
+    """True where a value is made from what the target held before: the next call reads what this one leaves."""
+    return origin is not None and any(
+        isinstance(node, ast.Attribute) and ast.unparse(node) == spelled for node in ast.walk(origin)
+    )
+
+
+def _settles(origin: ast.expr | None, spelled: str) -> bool:
+    """`self.x = self.x.to(device)`: from the second call on, this gives the tensor itself."""
+    if not isinstance(origin, ast.Call):
+        return False
+    while isinstance(origin, ast.Call) and isinstance(origin.func, ast.Attribute) and origin.func.attr in _SETTLING:
+        origin = origin.func.value
+    return isinstance(origin, ast.Attribute) and ast.unparse(origin) == spelled
 
 
 def _in_place(origin: ast.expr | None) -> bool:

@@ -217,8 +217,7 @@ class TorchResults:
                 sizes = [v for v in args.positional if kind_of(v) == "int"]
                 # Of `arange(0, n)` the numbers are bounds, of `zeros(2, 3)` sizes.
                 rank = 1 if args.star is not None else -len(sizes) if spec.dtype == "float" else -1
-        pinned = args.keywords.get("pin_memory")
-        if device in ("cpu", "") and isinstance(pinned, Const) and pinned.value:
+        if device in ("cpu", "") and _pins(args):
             device = "pinned"
         return Tensor(device, rank, dtype, confidence)
 
@@ -284,6 +283,8 @@ class TorchResults:
         given = args.keywords.get("dtype")
         if given is not None and given is not NONE:
             dtype = self.tables.dtype_kind(given)
+        if device in ("cpu", "") and _pins(args):
+            device = "pinned"
         return Tensor(device, rank, dtype, min(confidence, certain))
 
     def _spec_type_as(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
@@ -405,3 +406,9 @@ def _collect(value: Value, found: list[Tensor], depth: int) -> None:
 
 def _is_callable(value: Value) -> bool:
     return isinstance(value, (Func, Bound, Compiled, Partial, Ext, ExtMethod, Instance))
+
+
+def _pins(args: Arguments) -> bool:
+    """True for a factory that is asked for pinned memory."""
+    pinned = args.keywords.get("pin_memory")
+    return isinstance(pinned, Const) and bool(pinned.value)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import re
 from typing import Any
 
 from cgsafe.events import HOST, Event, Region
@@ -33,6 +32,7 @@ from cgsafe.values import (
 from cgsafe.walk.arguments import Arguments, bind
 from cgsafe.walk.defs import ClassDef, Definitions, FunctionDef, Text
 from cgsafe.walk.facts import FactsByPackage
+from cgsafe.walk.stores import reads_pattern
 
 MAX_STACK = 100  # calls deep; what lies deeper is unknown
 MAX_HOST_DEPTH = 2  # calls of host code that are followed while objects are made and decorators applied
@@ -171,7 +171,7 @@ class Walker:
         """True where a file other than `but` reads an attribute of that name."""
         found = self._attribute_reads.get((name, but))
         if found is None:
-            pattern = re.compile(rf"\.{re.escape(name)}\b(?!\s*(?::[^=\n]+)?=(?!=))")
+            pattern = reads_pattern(name)
             spelled = f".{name}"
             found = False
             for path in sorted(self.project.files):
