@@ -13,7 +13,6 @@ _INSTEAD = {
     "cholesky": "`torch.linalg.cholesky_ex`",
     "solve": "`torch.linalg.solve_ex`",
     "lu_factor": "`torch.linalg.lu_factor_ex`",
-    "ldl_factor": "`torch.linalg.ldl_factor_ex`",
     "masked_fill": "`torch.where(mask, value, x)`",
     "masked_fill_": "`x.copy_(torch.where(mask, value, x))`",
 }
@@ -25,7 +24,6 @@ _UNCHECKED = {
     "cholesky": ("cholesky_ex", "[0]"),
     "solve": ("solve_ex", "[0]"),
     "lu_factor": ("lu_factor_ex", "[:2]"),
-    "ldl_factor": ("ldl_factor_ex", "[:2]"),
 }
 _DISTRIBUTIONS = "torch.distributions."
 

@@ -21,7 +21,6 @@ class PinnedAllocation(Rule):
     implicit = Confidence.LOW
     instead = "Pin the buffer once, outside of the captured code, keep it, and fill it before each replay."
     error = "nothing is raised: each replay copies what stands in the buffer's memory by then"
-    measured = "PyTorch 2.11.0, NVIDIA H200"
     allowed = "Where the pinned tensor is kept for as long as the graph, and nothing copies from it in the graph."
 
     def on_frozen_call(self, event: FrozenCall) -> Hit | None:

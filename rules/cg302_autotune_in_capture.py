@@ -20,7 +20,6 @@ class AutotuneInCapture(Rule):
     implicit = Confidence.LOW
     instead = "Run the captured code once before the capture, with the shapes and dtypes of the capture."
     error = "torch.AcceleratorError: CUDA error: operation not permitted when stream is capturing"
-    measured = "PyTorch 2.11.0, NVIDIA H200"
     allowed = "Where a warm-up launches it with the same key, or a single configuration is left."
 
     def on_frozen_call(self, event: FrozenCall) -> Hit | None:

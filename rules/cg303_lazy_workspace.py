@@ -24,7 +24,6 @@ class LazyWorkspace(Rule):
         "RuntimeError: Error: accessing tensor output of CUDAGraphs that has been overwritten by a subsequent run "
         "(torch.compile); nothing where a capture by hand reads freed or foreign memory at replay"
     )
-    measured = "PyTorch 2.11.0, NVIDIA H200"
     allowed = "Where every use of the buffer, its making included, lies in the same graph."
 
     def on_attribute_set(self, event: AttributeSet) -> Hit | None:

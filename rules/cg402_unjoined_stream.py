@@ -26,7 +26,6 @@ class UnjoinedStream(Rule):
         "torch.AcceleratorError: CUDA error: capturing stream has unjoined work; or: dependency created on uncaptured work "
         "in another stream"
     )
-    measured = "PyTorch 2.11.0, NVIDIA H200"
     allowed = "With events made by `torch.cuda.Event(external=True)`, which order work across graphs."
 
     def on_stream_hazard(self, event: StreamHazard) -> Hit | None:

@@ -24,7 +24,6 @@ class CaptureInCapture(Rule):
         "a replay: RuntimeError: Cannot prepare for replay during capturing stage. during CUDA graph capture; a capture: "
         "torch.AcceleratorError: CUDA error: operation not permitted when stream is capturing"
     )
-    measured = "PyTorch 2.11.0, NVIDIA H200"
 
     def on_inside(self, event: InsideCapture) -> Hit:
         if event.how == "replay":

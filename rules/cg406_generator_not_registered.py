@@ -19,7 +19,6 @@ class GeneratorNotRegistered(Rule):
     severity = Severity.ERROR
     instead = "`graph.register_generator_state(generator)` before the capture, or the default generator."
     error = "RuntimeError: Attempt to increase offset for a CUDA generator not in capture mode."
-    measured = "PyTorch 2.11.0, NVIDIA H200"
 
     def on_generator(self, event: GeneratorUse) -> Hit:
         message = f"`{event.source}` is a generator of its own, which no graph has been told of: drawing from it fails the capture"

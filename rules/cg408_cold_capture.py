@@ -25,7 +25,6 @@ class ColdCapture(Rule):
         "a first use in the capture: RuntimeError: CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling "
         "`cublasCreate(handle)`; the collector's part is not measured"
     )
-    measured = "PyTorch 2.11.0, NVIDIA H200"
     allowed = "Where the warm-up is done elsewhere."
 
     def on_cold(self, event: NoWarmup) -> Hit:

@@ -19,7 +19,6 @@ class WorkEscapes(Rule):
     severity = Severity.WARNING
     instead = "Fork the stream first: `side.wait_stream(torch.cuda.current_stream())`, and join it again."
     error = "nothing is raised: the work is not in the graph, and replays do not repeat it"
-    measured = "PyTorch 2.11.0, NVIDIA H200"
     allowed = "Where the work is meant to run once, at the capture."
 
     def on_stream_hazard(self, event: StreamHazard) -> Hit | None:

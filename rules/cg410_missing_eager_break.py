@@ -19,7 +19,6 @@ class MissingEagerBreak(Rule):
     severity = Severity.WARNING
     instead = "Give the function the decorator that its siblings have."
     error = "nothing is raised: replays use the metadata of the capture"
-    measured = "PyTorch 2.11.0, NVIDIA H200"
     allowed = "Where the metadata that it reads is the same for all steps."
 
     def on_unbroken_read(self, event: UnbrokenRead) -> Hit | None:

@@ -23,7 +23,6 @@ class BufferRebind(Rule):
     implicit = Confidence.LOW
     instead = "Make the buffer once and write into it: `self.x.copy_(value)`."
     error = "nothing is raised: the attribute holds what the last capture or eager call bound"
-    measured = "PyTorch 2.11.0, NVIDIA H200"
     allowed = "Where only captured code of the same call reads the attribute."
 
     def on_attribute_set(self, event: AttributeSet) -> Hit | None:

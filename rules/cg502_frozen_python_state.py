@@ -22,7 +22,6 @@ class FrozenPythonState(Rule):
         "Keep the value in a tensor on the device, make it part of the graph's key, or decide outside of the graph."
     )
     error = "nothing is raised: replays take the branch, and use the number, of the moment of the capture"
-    measured = "PyTorch 2.11.0, NVIDIA H200"
     allowed = "Where the value stays the same for as long as the graph is in use."
 
     def on_frozen_branch(self, event: FrozenBranch) -> Hit | None:

@@ -20,7 +20,6 @@ class HostRandomness(Rule):
     implicit = Confidence.LOW
     instead = "Draw on the device: `torch.rand((), device=x.device)`, and decide with `torch.where`."
     error = "nothing is raised: every replay uses the number that the capture drew"
-    measured = "PyTorch 2.11.0, NVIDIA H200"
     allowed = "Where the same number in every replay is what is wanted."
 
     def on_frozen_call(self, event: FrozenCall) -> Hit | None:

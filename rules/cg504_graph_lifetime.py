@@ -21,7 +21,6 @@ class GraphLifetime(Rule):
     implicit = Confidence.LOW
     instead = "Keep the tensor (or the text) next to the graph; give each direction a buffer of its own."
     error = "nothing is raised: replays use memory that belongs to something else by then"
-    measured = "PyTorch 2.11.0, NVIDIA H200"
     allowed = "Where something else keeps the object for as long as the graph."
 
     def on_frozen_call(self, event: FrozenCall) -> Hit | None:

@@ -23,7 +23,6 @@ class OutputAlias(Rule):
         'with torch.compile(mode="reduce-overhead"): RuntimeError: Error: accessing tensor output of CUDAGraphs that has '
         "been overwritten by a subsequent run; otherwise nothing: the values are those of the latest run"
     )
-    measured = "PyTorch 2.11.0, NVIDIA H200"
     allowed = "Where the output is used up before the next run."
 
     def on_kept(self, event: OutputKept) -> Hit:

@@ -20,7 +20,6 @@ class HostOperandInGraph(Rule):
     implicit = Confidence.LOW
     instead = "Make the tensor on the device: `torch.zeros(2, device=...)`, or register it as a buffer."
     error = "nothing is raised: replays use the number that the CPU tensor held at the capture"
-    measured = "PyTorch 2.11.0, NVIDIA H200"
     allowed = "Where the number never changes."
 
     def on_host_operand(self, event: HostOperand) -> Hit | None:

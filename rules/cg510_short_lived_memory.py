@@ -21,7 +21,10 @@ class ShortLivedMemory(Rule):
     instead = (
         "Keep the inputs beside the graph; own a pool per set of graphs; copy from a snapshot, or wait for the copy."
     )
-    error = "nothing is raised: the replay reads what lies there by then, unless the memory was unmapped"
+    error = (
+        "nothing is raised: the replay reads what lies there by then; with a pool that outlived its graphs: RuntimeError: "
+        "it->second->use_count > 0 INTERNAL ASSERT FAILED"
+    )
     allowed = "Where something that is not seen here keeps the tensor."
 
     def on_input(self, event: InputDies) -> Hit:

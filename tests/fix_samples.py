@@ -100,7 +100,7 @@ SAFE = {
         "t = torch.ones(n, n, device='cuda').tril().bool()",
     ),
     "cuda()": ("t = torch.zeros(n).cuda()", 't = torch.zeros(n, device="cuda")'),
-    "copied into": ("x[:n].copy_(torch.ones(n))", "x[:n].copy_(torch.ones(n, device=x.device))"),
+    "copied into": ("x[0, :n].copy_(torch.ones(n))", "x[0, :n].copy_(torch.ones(n, device=x.device))"),
     "factory over lines": (
         """
         t = torch.full(
@@ -141,7 +141,6 @@ UNSAFE = {
     ),
     "solve": ("t = torch.linalg.solve(x, y, left=False)", "t = torch.linalg.solve_ex(x, y, left=False)[0]"),
     "lu_factor": ("lu, pivots = torch.linalg.lu_factor(x)", "lu, pivots = torch.linalg.lu_factor_ex(x)[:2]"),
-    "ldl_factor": ("ld, pivots = torch.linalg.ldl_factor(x)", "ld, pivots = torch.linalg.ldl_factor_ex(x)[:2]"),
     "masked_fill": ("t = x.masked_fill(x > 0, x.max())", "t = torch.where(x > 0, x.max(), x)"),
     "masked_fill_": ("x.masked_fill_(x > 0, x.max())", "x.copy_(torch.where(x > 0, x.max(), x))"),
     "_assert": ("torch._assert((x > 0).all(), 'positive')", "torch._assert_async((x > 0).all(), 'positive')"),
