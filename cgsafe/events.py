@@ -124,7 +124,7 @@ class AttributeSet(Event):
     """Captured code sets an attribute, a global or an item that outlives the call."""
 
     name: str = ""  # the target as source
-    how: str = "attribute"  # attribute, setattr, register_buffer, data, global, item, cached, counter
+    how: str = "attribute"  # attribute, setattr, register_buffer, data, global, item, cached, append, counter
     guard: str = ""  # the condition that lets it happen at times only, where it looks at the target
     fresh: bool = False  # to a tensor that is allocated there
     owner: Any = None  # which object, compared by identity; None for a global or a tensor

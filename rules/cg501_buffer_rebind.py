@@ -29,9 +29,12 @@ class BufferRebind(Rule):
         if is_workspace(event) or event.how == "counter":
             return None
         by = {"register_buffer": " by `register_buffer`", "setattr": " by `setattr`", "data": " through `.data`"}
+        bound = None if event.read_elsewhere else Confidence.LOW
+        if event.how == "append":
+            message = f"`{event.name}` gets a tensor of the graph in captured code: replays append nothing"
+            return Hit(message, Fix(f"Write into a buffer beside `{event.name}`, made once"), confidence=bound)
         message = (
             f"`{event.name}` is bound to another tensor in captured code{by.get(event.how, '')}: a replay does not do that "
             "again, and the tensor belongs to the graph's memory pool"
         )
-        bound = None if event.read_elsewhere else Confidence.LOW
         return Hit(message, Fix(f"Make `{event.name}` once and write into it with `copy_`"), confidence=bound)

@@ -99,7 +99,23 @@ REBOUND = {
     ),
 }
 
+REBOUND["appended to a list of the object"] = model(
+    "self.kept.append(x * 2)  # expect: CG501\nreturn x", "self.kept = []", READ
+)
+
+CACHED = """
+    @functools.lru_cache(maxsize=None)
+    def mask(n: int, device: str):
+        return torch.ones(n, n, device=device)  # expect: CG303
+
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor):
+            return mask(x.shape[0], "cuda") @ x
+    """
+
 WORKSPACES = {
+    "under lru_cache": CACHED,
+    "under cache": CACHED.replace("functools.lru_cache(maxsize=None)", "functools.cache"),
     "made when there is none": model(
         """
         if self.buf is None:
@@ -183,6 +199,30 @@ WORKSPACES = {
 }
 
 STATE = {
+    "a counter that is assigned": model("self.step = self.step + 1  # expect: CG502\nreturn x", "self.step = 0"),
+    "a number in an operation": model(
+        "return x * self.scale  # expect: CG502",
+        "self.scale = 1.0",
+        "def use(self, scale: float):\n    self.scale = scale",
+    ),
+    "a flag in an expression": model(
+        "return x * 2 if self.scaled else x  # expect: CG502",
+        "self.scaled = False",
+        "def use_scale(self, on: bool):\n    self.scaled = on",
+    ),
+    "a flag of the module": """
+        SCALED = False
+
+        def use_scale(on: bool):
+            global SCALED
+            SCALED = on
+
+        class Model(nn.Module):
+            def forward(self, x: torch.Tensor):
+                if SCALED:  # expect: CG502
+                    return x * 2
+                return x
+        """,
     "a counter": model("self.step += 1  # expect: CG502\nreturn x * self.step", "self.step = 0"),
     "a counter of the module": """
         _calls = 0
@@ -246,13 +286,16 @@ HOST = {
     "a pinned factory": model(
         "host = torch.ones(8, pin_memory=True)  # expect: CG205\nreturn x + host.to(x.device, non_blocking=True)"
     ),
-    "one number on the CPU": """
+    "a kernel that is timed": model("import triton\ntriton.testing.do_bench(len)  # expect: CG302\nreturn x"),
+}
+
+ON_CPU = """
         class Scale:
             def __init__(self):
                 self.factor = torch.tensor(2.0)  # expect: CG507
 
             def apply(self, x: torch.Tensor):
-                return x * self.factor
+                return FORM
 
         class Model(nn.Module):
             def __init__(self):
@@ -261,10 +304,26 @@ HOST = {
 
             def forward(self, x: torch.Tensor):
                 return self.scale.apply(x)
-        """,
-}
+        """
+
+FORMS = ["x * self.factor", "self.factor * x", "x.mul(self.factor)", "torch.mul(x, self.factor)", "x > self.factor"]
 
 SILENT = {
+    "a list that the call empties": model(
+        "self.kept = []\nself.kept.append(x * 2)\nreturn torch.stack(self.kept)", "self.kept = []", READ
+    ),
+    "a pinned buffer that a table keeps": model(
+        "if 4 not in self.host:\n    self.host[4] = torch.zeros(8, pin_memory=True)\nreturn x", "self.host = {}"
+    ),
+    "a number that nobody changes": model("return x * self.scale", "self.scale = 1.0 / width"),
+    "a number that is set while it is built": model(
+        "return x * self.scale", "self.scale = 1.0", "def setup(self, scale: float):\n    self.scale = scale"
+    ),
+    "a flag for training": model(
+        "if self.checkpointing and self.training:\n    x = x * 2\nreturn x",
+        "self.checkpointing = False",
+        "def set_checkpointing(self, on: bool):\n    self.checkpointing = on",
+    ),
     "an attribute that only the rest of the call reads": model("self.kept = x * 2\nreturn self.kept + 1"),
     "cleared again": model(
         "self.kept = x * 2\ny = self.use()\nself.kept = None\nreturn y",
@@ -368,6 +427,18 @@ def test_state_of_python(check, code):
 @pytest.mark.parametrize("code", cases(HOST))
 def test_what_the_host_gives(check, code):
     verify(check, program(code))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_number_on_the_cpu(check, form):
+    verify(check, program(ON_CPU.replace("FORM", form)))
+
+
+def test_a_cached_result_that_a_warm_up_made(check):
+    files = program(CACHED.replace("  # expect: CG303", ""))
+    warmed = "with torch.cuda.stream(self.stream):\n            self.model(self.x)\n        with torch.cuda.graph("
+    files["model.py"] = files["model.py"].replace("with torch.cuda.graph(", warmed)
+    verify(check, files)
 
 
 @pytest.mark.parametrize("code", cases(SILENT))

@@ -38,6 +38,8 @@ def sequence_method(frame: Frame, receiver: Seq, name: str, args: Arguments, nod
     changed: Value | None = None
     result: Value = NONE
     if name in ("append", "add", "appendleft"):
+        if frame.region.captured:
+            frame.note_append(node, first)
         if receiver.items is not None and frame.branches == 0:
             changed = Seq(receiver.kind, (*receiver.items, first))
         else:

@@ -112,6 +112,26 @@ class Stores:
         elif isinstance(holder, ast.Name) and self._is_module_level(holder.id):
             self._note_store(target, holder.id, holder.id, value, None, "item", None)
 
+    def note_append(self: Frame, node: Any, value: Value) -> None:
+        """`self.states.append(tensor)`, where no line of the function empties the list."""
+        if not self._leaves_behind() or not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            return
+        holder = node.func.value
+        if not isinstance(holder, ast.Attribute) or not on_device(value)[0]:
+            return
+        owners = [p for p in parts_of(self.eval(holder.value)) if isinstance(p, Instance)]
+        if not owners or any(p.state.transient for p in owners):
+            return
+        first, last = self._span()
+        emptied = re.compile(
+            rf"\.{re.escape(holder.attr)}(?:\s*(?::[^=\n]+)?=(?!=)|\.(?:clear|pop|popleft)\b|\[:\]\s*=)"
+        )
+        if any(emptied.search(text) for text in self.walker.text(self.file).lines[first - 1 : last]):
+            return
+        confidence = min(on_device(value)[1], MEDIUM)
+        read = self._read_elsewhere(node, holder.attr)
+        self._emit_store(node, ast.unparse(holder), "append", confidence, owner=owners[0].state, read_elsewhere=read)
+
     def _leaves_behind(self: Frame) -> bool:
         """True in code that a capture calls. The block of the capture itself keeps its outputs on purpose."""
         return self.region.captured and not self.walker.shallow and self.sink is self.node
@@ -245,6 +265,10 @@ class Stores:
             sides = (node.left, node.right)
         elif isinstance(node, ast.Compare):
             sides = (node.left, node.comparators[-1])
+        elif isinstance(node, ast.Call) and len(node.args) == 2:
+            sides = (node.args[0], node.args[1])
+        elif isinstance(node, ast.Call) and len(node.args) == 1 and isinstance(node.func, ast.Attribute):
+            sides = (node.func.value, node.args[0])
         else:
             return
         if not (isinstance(left, Tensor) and isinstance(right, Tensor)):

@@ -127,6 +127,8 @@ class TorchResults:
         values = [p for v in args.values() for p in parts_of(v)]
         if not any(isinstance(v, Tensor) for v in values):
             return self._spec_like(spec, args, node)
+        if self.region.explicit and len(values) == 2 and isinstance(node, ast.Call) and args.star is None:
+            self.note_operands(values[0], values[1], node)
         value = elementwise(values)
         return value.with_(dtype=_DTYPES[spec.dtype]) if spec.dtype in _DTYPES else value
 
