@@ -309,6 +309,9 @@ ON_CPU = """
 FORMS = ["x * self.factor", "self.factor * x", "x.mul(self.factor)", "torch.mul(x, self.factor)", "x > self.factor"]
 
 SILENT = {
+    "a part of a buffer that stays": model(
+        "self.kept = self.buf[:4].view(8, 4)\nreturn x", 'self.register_buffer("buf", torch.zeros(8, 8))', READ
+    ),
     "a list that the call empties": model(
         "self.kept = []\nself.kept.append(x * 2)\nreturn torch.stack(self.kept)", "self.kept = []", READ
     ),

@@ -159,6 +159,25 @@ SILENT = {
 }
 
 
+def test_a_context_manager_that_forks_and_joins(check):
+    """What `__enter__` forks, `__exit__` joins."""
+    files = program("with Side(self.side):\n    y = x * 2")
+    files["model.py"] += """
+
+class Side:
+    def __init__(self, stream: torch.cuda.Stream):
+        self.stream = stream
+
+    def __enter__(self):
+        self.stream.wait_stream(torch.cuda.current_stream())
+        return self
+
+    def __exit__(self, *error):
+        torch.cuda.current_stream().wait_stream(self.stream)
+"""
+    verify(check, files)
+
+
 @pytest.mark.parametrize("code", cases(HAZARDS))
 def test_hazard(check, code):
     verify(check, program(*code))

@@ -54,6 +54,7 @@ _SETTLING = frozenset(
         "type_as",
     ]
 )
+_VIEWS = frozenset(["narrow", "squeeze", "t", "transpose", "unsqueeze", "view", "view_as"])
 
 
 class Stores:
@@ -402,7 +403,7 @@ class Stores:
         self: Frame, node: Any, spelled: str, name: str, value: Value, origin: ast.expr | None, how: str, owner: Any
     ) -> None:
         waits, confidence = on_device(value)
-        if not waits or self.augmenting or _in_place(origin) or _settles(origin, spelled):
+        if not waits or self.augmenting or _in_place(origin) or _settles(origin, spelled) or _is_part(origin):
             return
         if how == "attribute" and self._put_back(node, name):
             return
@@ -517,6 +518,22 @@ def _settles(origin: ast.expr | None, spelled: str) -> bool:
     while isinstance(origin, ast.Call) and isinstance(origin.func, ast.Attribute) and origin.func.attr in _SETTLING:
         origin = origin.func.value
     return isinstance(origin, ast.Attribute) and ast.unparse(origin) == spelled
+
+
+def _is_part(origin: ast.expr | None) -> bool:
+    """`self.buffer[:4]`: the memory is that of another attribute, which stays."""
+    part = False
+    while origin is not None:
+        if isinstance(origin, ast.Subscript):
+            indices = origin.slice.elts if isinstance(origin.slice, ast.Tuple) else [origin.slice]
+            if not all(isinstance(i, (ast.Slice, ast.Constant)) for i in indices):
+                return False
+            origin, part = origin.value, True
+        elif isinstance(origin, ast.Call) and isinstance(origin.func, ast.Attribute) and origin.func.attr in _VIEWS:
+            origin, part = origin.func.value, True
+        else:
+            break
+    return part and isinstance(origin, ast.Attribute)
 
 
 def _in_place(origin: ast.expr | None) -> bool:

@@ -31,15 +31,21 @@ class Withs:
         saved = (self.region, self.sink, self.stream_stack)
         entered_streams, self.entered_streams = self.entered_streams, 0
         result = True
+        forking: list[tuple[Value, ast.expr]] = []
         try:
             for item in node.items:
                 value = self.eval(item.context_expr)
+                sink, played = self.sink, len(self.sink.streams)
                 entered = self.enter(value, item.context_expr)
+                if self.sink is sink and len(sink.streams) > played:
+                    forking.append((value, item.context_expr))
                 if item.optional_vars is not None:
                     self.assign(item.optional_vars, entered)
             result = self.block(node.body)
             if self.entered_streams:
                 self.leave_streams(self.entered_streams, node)
+            for value, expression in reversed(forking):
+                self.leave(value, expression)
         finally:
             self.entered_streams = entered_streams
             self.region, self.sink, self.stream_stack = saved
@@ -80,6 +86,15 @@ class Withs:
                     if method is not None:
                         return self.call_value(method, Arguments(), node)
         return value
+
+    def leave(self: Frame, value: Value, node: ast.expr) -> None:
+        """Leave a context manager that forked a stream: it may join it."""
+        for part in parts_of(value):
+            found = self.walker.classes.find(part.definition, "__exit__") if isinstance(part, Instance) else None
+            if found is not None and isinstance(part, Instance):
+                method = self.walker.classes.member(found[0], "__exit__", found[1], part)
+                if method is not None:
+                    self.call_value(method, Arguments([NONE, NONE, NONE]), node)
 
     def note_stream(self: Frame, node: ast.expr) -> None:
         """`with torch.cuda.stream(s)`: s is the stream that the warm-up and the capture should share."""
