@@ -309,6 +309,29 @@ ON_CPU = """
 FORMS = ["x * self.factor", "self.factor * x", "x.mul(self.factor)", "torch.mul(x, self.factor)", "x > self.factor"]
 
 SILENT = {
+    "a flag of the module that functions only read": """
+        SCALED = False
+
+        def is_scaled():
+            global SCALED
+            return SCALED == True
+
+        class Model(nn.Module):
+            def forward(self, x: torch.Tensor):
+                if SCALED:
+                    return x * 2
+                return x
+        """,
+    "the time of the last message": """
+        last_message = 0
+
+        class Model(nn.Module):
+            def forward(self, x: torch.Tensor):
+                global last_message
+                if x.shape[0] - last_message > 10:
+                    last_message = x.shape[0]
+                return x
+        """,
     "a part of a buffer that stays": model(
         "self.kept = self.buf[:4].view(8, 4)\nreturn x", 'self.register_buffer("buf", torch.zeros(8, 8))', READ
     ),

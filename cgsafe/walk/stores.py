@@ -328,8 +328,8 @@ class Stores:
 
     def _rebound_constant(self: Frame, part: ast.Name) -> str:
         """A flag or number of the module that functions bind anew."""
-        if not self._is_module_level(part.id):
-            return ""
+        if not self._is_module_level(part.id) or self._is_global(part.id):
+            return ""  # what this function itself sets counts, or is made at the first call
         value = self.walker.module_name(self.file, part.id)
         if not isinstance(value, (Const, Host)) or not self._rebinds(self.file, part.id):
             return ""
@@ -378,12 +378,15 @@ class Stores:
         return ""
 
     def _rebinds(self: Frame, file: Any, name: str) -> bool:
-        """True where a function of the file, other than one that sets things up, declares the name `global`."""
+        """True where a function of the file, other than one that sets things up, declares the name `global` and sets it."""
         pattern = re.compile(rf"^\s*global\b.*\b{re.escape(name)}\b")
-        lines = [n for n, text in enumerate(self.walker.text(file).lines, 1) if pattern.match(text)]
+        texts = self.walker.text(file).lines
+        lines = [n for n, text in enumerate(texts, 1) if pattern.match(text)]
+        sets = re.compile(rf"\b{re.escape(name)}\s*(?::[^=\n]+)?(?:,[^=]*)?[-+*/|&]?=(?!=)")
         for qualified, (first, _, last, _, _) in file.index["functions"].items():
             if any(first <= line <= last for line in lines) and not self.tables.sets_up(qualified.rpartition(".")[2]):
-                return True
+                if any(sets.search(text) for text in texts[first - 1 : last]):
+                    return True
         return False
 
     def _returned_global(self: Frame, definition: Any) -> str:
