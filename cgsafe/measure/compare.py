@@ -1,8 +1,8 @@
 """Does the linter say what was measured? `python -m cgsafe.measure.compare TABLE` lists where it does not.
 
 Every effect becomes a module of its own, with a captured forward that runs the probe's code on inputs of the measured
-kinds; a capture that failed should have a finding on that code, one that worked none. Rules about replays (CG5) are
-another question and do not count.
+kinds; a capture that failed should have an error reported on that code, one that worked none. Warnings are another
+question (what is wrong on replay) and do not count.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ npa = np.ones(8, dtype=np.float32)
 
 class Probe(nn.Module):
     def forward(self, x: torch.Tensor, v: torch.Tensor, y: torch.Tensor):
+        x, v, y = x.view(8, 8), v.view(8), y.view(8)  # the linter knows the ranks as the probes do
         s = v.sum() + 1
         i = torch.argsort(v)[:3]
         n = i.max()
@@ -99,7 +100,8 @@ def verdicts(effects: list[table.Effect]) -> list[Verdict]:
     codes: dict[str, set[str]] = {}
     for finding in json.loads(done.stdout)["findings"]:
         name = Path(finding["path"]).name
-        if finding["line"] in lines[name] and not finding["code"].startswith("CG5"):
+        # Warnings, and what is wrong on replay, are another question than a capture that fails.
+        if finding["line"] in lines[name] and finding["severity"] == "error":
             codes.setdefault(name, set()).add(finding["code"])
     return [
         Verdict(effect, tuple(sorted(codes.get(f"probe_{number:04d}.py", ())))) for number, effect in enumerate(known)

@@ -234,7 +234,9 @@ class Indexing:
                 self.tensor_store(part, key, value, target)
                 results.append(part)
             else:
-                if isinstance(part, Instance):
+                if isinstance(part, Numpy):
+                    self.read_host(value, target, "__array__")
+                elif isinstance(part, Instance):
                     self._store_in_instance(part, key, value, target)
                 results.append(part)
         self.rebind(target.value, join_all(results) if results else base)
