@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Made(NamedTuple):
-    """The arguments of a constructor, as far as they can matter: constants, devices and tensors."""
+    """The arguments of a constructor, as far as they can matter: constants, devices, tensors, and objects of these."""
 
     positional: tuple[Value, ...]
     keywords: tuple[tuple[str, Value], ...]
@@ -24,10 +24,18 @@ class Made(NamedTuple):
 
 def make_object(name: str, args: Arguments) -> ExtInstance:
     def plain(value: Value) -> Value:
+        if isinstance(value, ExtInstance) and isinstance(value.detail, Made):
+            inner = [*value.detail.positional, *(v for _, v in value.detail.keywords)]
+            return UNKNOWN if any(isinstance(v, ExtInstance) for v in inner) else value  # one level is enough
         return value if isinstance(value, (Const, Device, Tensor)) else UNKNOWN
 
     keywords = tuple(sorted((key, plain(value)) for key, value in args.keywords.items()))
     return ExtInstance(name, Made(tuple(plain(value) for value in args.positional), keywords))
+
+
+def made_with(instance: ExtInstance) -> Arguments:
+    made = instance.detail if isinstance(instance.detail, Made) else Made((), ())
+    return Arguments(list(made.positional), dict(made.keywords))
 
 
 def object_method(frame: Frame, receiver: ExtInstance, name: str, args: Arguments, node: Any) -> Value | None:
@@ -38,14 +46,17 @@ def object_method(frame: Frame, receiver: ExtInstance, name: str, args: Argument
     if value is None:
         return None
     entry = parse_entry(value)
-    made = receiver.detail if isinstance(receiver.detail, Made) else Made((), ())
+    made = made_with(receiver)
     # By position an object's own arguments count; both kinds have their names.
-    everything = Arguments(list(made.positional), {**args.keywords, **dict(made.keywords)})
+    everything = Arguments(made.positional, {**args.keywords, **made.keywords})
     if frame.concerns(entry, everything):
         if entry.fails:
             frame.note_wait(f"{receiver.name}.{name}", node, entry.fails)
         if entry.held is not None:
-            frame.read_host(everything.get(entry.held.at, entry.held.name) or UNKNOWN, node, name)
+            held = everything.get(entry.held.at, entry.held.name) or UNKNOWN
+            frame.read_host(held, node, name)
+            if isinstance(held, ExtInstance):
+                object_method(frame, held, name, args, node)
         elif entry.read:
             for argument in args.values():
                 frame.read_host(argument, node, name)

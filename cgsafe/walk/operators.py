@@ -245,6 +245,12 @@ class Operators:
             if not (isinstance(node, ast.Compare) and ast.dump(node.left) == ast.dump(node.comparators[0])):
                 self.compare_sequences(left, right, node)
             return BOOL
+        if isinstance(left, Dict) and isinstance(right, Dict):
+            theirs = right.as_dict()
+            pairs = [(value, theirs[key]) for key, value in left.items if key in theirs]
+            if pairs:
+                self.compare_sequences(*(Seq("tuple", side) for side in zip(*pairs, strict=True)), node=node)
+            return BOOL
         if left is UNKNOWN or right is UNKNOWN:
             return BOOL if NONE in (left, right) or kind_of(left) == "str" or kind_of(right) == "str" else UNKNOWN
         if isinstance(left, (Instance, ExtInstance)) or isinstance(right, (Instance, ExtInstance)):

@@ -31,7 +31,7 @@ from cgsafe.values import (
 from cgsafe.walk.arguments import Arguments
 from cgsafe.walk.entry import value_of_kind
 from cgsafe.walk.host_copies import HostCopies
-from cgsafe.walk.objects import make_object
+from cgsafe.walk.objects import made_with, make_object
 from cgsafe.walk.torch_results import TorchResults
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ class TorchCalls(TorchResults, HostCopies):
         if name in tables.op_decorators:
             return self.make_operator(args, node)
         if name in tables.graph_makers:
+            self.note_wait(name, node, "captures graphs of its own")
             return self.make_graphed_callables(args, node)
         if name.startswith("torch.Tensor.") and args.positional:
             return self.call_method(args.positional[0], name[13:], args.drop_first(), node)
@@ -85,6 +86,10 @@ class TorchCalls(TorchResults, HostCopies):
             self.note_wait(name, node)
         elif name == "torch.nn.functional.interpolate":
             self.read_sizes([v for v in (args.get(1, "size"), args.get(2, "scale_factor")) if v is not None], node)
+        elif name == "torch._foreach_copy_" and len(args.positional) > 1:
+            to, source = (self.element_of(value, node) for value in args.positional[:2])
+            if isinstance(to, Tensor):
+                self.note_move(source, to.device, args.drop_first(), node, to.confidence)
         elif name == "torch.where" and len(args.positional) > 1:
             found = [p for v in args.positional for p in parts_of(v) if isinstance(p, Tensor)]
             if any(p.device == "cuda" for p in found):
@@ -263,6 +268,8 @@ class TorchCalls(TorchResults, HostCopies):
                 asynchronous = args.get(1, "non_blocking")
                 if receiver.device == "cpu" or not (isinstance(asynchronous, Const) and asynchronous.value is True):
                     self.read_host(args.positional[0] if args.positional else NONE, node, "copy")
+            if receiver.device == "pinned" and name in self.tables.conversions:
+                receiver = receiver.with_(device="cpu")
             return self.apply(parse_entry(value), name, receiver, args, node)
         from cgsafe.walk.library_calls import call_host_method
 
@@ -341,7 +348,7 @@ class TorchCalls(TorchResults, HostCopies):
         if kind == "dict":
             first = self._first(args)
             return ExtInstance(name, first if isinstance(first, Dict) else Dict({}, None if first is NONE else UNKNOWN))
-        return ExtInstance(name)
+        return make_object(name, args) if isinstance(self.tables.modules.get(name), dict) else ExtInstance(name)
 
     def call_external_instance(self: Frame, callee: ExtInstance, args: Arguments, node: Any) -> Value:
         """Calling an object whose class is outside the checked code: a layer of torch.nn, mostly."""
@@ -351,8 +358,11 @@ class TorchCalls(TorchResults, HostCopies):
         value = self.tables.modules.get(name) or self.tables.losses.get(name)
         if value is not None:
             entry = parse_entry(value)
-            if entry.read:
-                self.note_read(entry, name, args, node)
+            if (entry.read or entry.fails) and self.concerns(entry, made_with(callee)):
+                if entry.fails:
+                    self.note_wait(name, node, entry.fails)
+                elif args.positional:
+                    self.read_host(args.positional[0], node, name.rpartition(".")[2])
             result = self.result(entry.returns, name, args, node)
             if isinstance(result, Tensor) and not result.device:
                 return result.with_(device="cuda")
