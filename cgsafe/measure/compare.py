@@ -148,7 +148,9 @@ def report(results: list[Verdict]) -> str:
         if not v.agrees:
             why = ", ".join(v.codes) if v.false_alarm else v.effect.get("error", "")[:80]
             reason = f" | known: {known[v.effect['id']].reason}" if v.effect["id"] in known else ""
-            lines.append(f"{'false' if v.false_alarm else 'missed':8}{v.effect['id']}: {v.effect['expr']!r} | {why}{reason}")
+            lines.append(
+                f"{'false' if v.false_alarm else 'missed':8}{v.effect['id']}: {v.effect['expr']!r} | {why}{reason}"
+            )
     for v in results:
         if v.agrees and v.effect["id"] in known:
             lines.append(f"agrees  {v.effect['id']}, though it is listed in disagreements.toml")
@@ -156,7 +158,7 @@ def report(results: list[Verdict]) -> str:
     missed, false = sum(v.missed for v in fails), sum(v.false_alarm for v in results)
     outside = sum(v.missed and v.effect["id"] in known and not known[v.effect["id"]].judged for v in fails)
     lines.append(
-        f"reported {len(fails) - missed} of {len(fails)} that fail ({outside} of them are no linter's business), "
+        f"reported {len(fails) - missed} of {len(fails)} that fail ({outside} of the others are no linter's business), "
         f"{false} of {len(results) - len(fails)} that work"
     )
     return "\n".join(lines) + "\n"
