@@ -46,6 +46,12 @@ CALLS = {
     "device on the host": "return torch.signal.windows.hann(8)",
     "fails on the device only": "return torch.unravel_index(torch.tensor([3]), (2, 4))",
     "a constant of torch": "return torch.nested.nested_tensor([x, x], layout=torch.jagged)  # expect: CG106",
+    "default device": "with torch.device('cuda'):\n    return torch.tensor([1.0, 2.0])  # expect: CG201",
+    "default device, left again": "with torch.device('cuda'):\n    y = x + 1\nreturn torch.tensor([1.0, 2.0])",
+    "objects to a group": "torch.distributed.all_gather_object([None], 'a')  # expect: CG106",
+    "objects to a group of the host": (
+        "g = torch.distributed.new_group(backend='gloo')\ntorch.distributed.all_gather_object([None], 'a', group=g)"
+    ),
     "another package": "import triton\nreturn triton.cdiv(x.sum(), 8)  # expect: CG104",
     "tensor as a number": "return torch.topk(x, x.argmax())  # expect: CG104",
     "tensor as a factor": "return torch.add(x, x, alpha=x.sum())  # expect: CG104",

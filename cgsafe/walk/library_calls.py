@@ -38,7 +38,6 @@ from cgsafe.values import (
     parts_of,
 )
 from cgsafe.walk.arguments import Arguments
-from cgsafe.walk.objects import object_method
 from cgsafe.walk.container_methods import dict_method, plain_method, receiver_node, sequence_method
 from cgsafe.walk.facts import matches
 

@@ -247,9 +247,9 @@ class Operators:
             return BOOL
         if isinstance(left, Dict) and isinstance(right, Dict):
             theirs = right.as_dict()
-            pairs = [(value, theirs[key]) for key, value in left.items if key in theirs]
-            if pairs:
-                self.compare_sequences(*(Seq("tuple", side) for side in zip(*pairs, strict=True)), node=node)
+            shared = [key for key, _ in left.items if key in theirs]
+            sides = [Seq("tuple", tuple(side[key] for key in shared)) for side in (left.as_dict(), theirs)]
+            self.compare_sequences(sides[0], sides[1], node)
             return BOOL
         if left is UNKNOWN or right is UNKNOWN:
             return BOOL if NONE in (left, right) or kind_of(left) == "str" or kind_of(right) == "str" else UNKNOWN

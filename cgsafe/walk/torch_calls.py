@@ -315,7 +315,7 @@ class TorchCalls(TorchResults, HostCopies):
             self.read_host(self.eval(bound), bound, "index")
         if base.device == "cuda":
             self.note_store(base, key, value, target)
-        elif base.device in ("cpu", "pinned"):
+        elif base.device in ("cpu", "pinned") and base.confidence == HIGH:
             self.read_host(value, target, "copy")
 
     def _index_put(self: Frame, base: Tensor, args: Arguments, node: Any) -> None:

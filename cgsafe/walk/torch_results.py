@@ -195,6 +195,8 @@ class TorchResults:
         return given, HIGH
 
     def _default_device(self: Frame) -> str:
+        if self.default_device:
+            return self.default_device
         # While modules are made, a default device may be set, or the module is moved later.
         if self.region.captured or (self.shape is None and self.class_scope is None):
             return "cpu"  # as is what a module makes when it is imported
