@@ -40,6 +40,7 @@ from cgsafe.values import (
 from cgsafe.walk.arguments import Arguments
 from cgsafe.walk.container_methods import dict_method, plain_method, receiver_node, sequence_method
 from cgsafe.walk.facts import matches
+from cgsafe.walk.objects import object_method
 
 if TYPE_CHECKING:
     from cgsafe.walk.frame import Frame

@@ -34,7 +34,10 @@ def make_object(name: str, args: Arguments) -> ExtInstance:
 
 
 def made_with(instance: ExtInstance) -> Arguments:
-    made = instance.detail if isinstance(instance.detail, Made) else Made((), ())
+    detail = instance.detail
+    if instance.name == "torch.Generator" and detail:  # the device, as its rule wants to know it
+        return Arguments([], {"device": Device(detail)})
+    made = detail if isinstance(detail, Made) else Made((), ())
     return Arguments(list(made.positional), dict(made.keywords))
 
 
