@@ -24,6 +24,9 @@ class ExplicitSync(Rule):
     allowed = "Outside of captures, and behind `torch.cuda.is_current_stream_capturing()`."
 
     def on_device_wait(self, event: DeviceWait) -> Hit | None:
+        if event.why:
+            message = f"`{event.source}` {event.why}, which no capture permits"
+            return Hit(message, Fix("Move it out of the captured code"))
         message = f"`{event.source}` waits for the GPU or queries it ({event.how}), which no capture permits"
         advice = "Move it out of the captured code; to order streams use `stream.wait_stream(...)` or `stream.wait_event(...)`"
         return Hit(message, Fix(advice))

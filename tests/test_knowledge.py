@@ -10,7 +10,7 @@ import pytest
 from cgsafe import knowledge
 from cgsafe.knowledge import Condition, Spec, load, parse_entry, parse_spec, tables
 
-FILES = ["numpy_functions", "tensor_methods", "torch_functions", "torch_modules"]
+FILES = ["numpy_functions", "tensor_methods", "torch_functions", "torch_modules", "torch_objects"]
 ENTRY_TABLES = {"methods", "attributes", "functions", "modules", "losses"}
 
 
@@ -96,7 +96,7 @@ def test_bad_specs_are_told(text: str) -> None:
 def test_entry_with_conditions() -> None:
     when = {"a": "like", "a+b@3": "nd:int", "reduction=none": "same"}
     entry = parse_entry({"returns": "nd", "read": "size", "unless": "size@2", "when": when})
-    assert entry.unless == Condition("size", 2)
+    assert entry.unless == ((Condition("size", 2),),)
     assert [len(conditions) for conditions, _ in entry.when] == [2, 1, 1]
     assert entry.when[0] == ((Condition("a"), Condition("b", 3)), Spec("nd", "int"))
     assert entry.when[2][0] == (Condition("reduction", value="none"),)

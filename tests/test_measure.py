@@ -9,6 +9,7 @@ from collections import Counter
 
 import pytest
 
+from cgsafe import knowledge
 from cgsafe.measure import compare, difference, table
 from cgsafe.measure.__main__ import main
 from cgsafe.measure.pool import BATCH, batches
@@ -226,7 +227,51 @@ def test_comparing_finds_what_the_linter_gets_wrong():
     results = compare.verdicts(rows)
     assert [verdict.effect["id"] for verdict in results if verdict.missed] == ["t.missed"]
     assert [verdict.effect["id"] for verdict in results if verdict.false_alarm] == ["t.false"]
-    assert compare.report(results).endswith("reported 2 of 3 that fail, 1 of 3 that work\n")
+    assert compare.report(results).endswith(
+        "reported 2 of 3 that fail (0 of the others are no linter's business), 1 of 3 that work\n"
+    )
+
+
+MEASURED = sorted((knowledge.FOLDER / "measured").glob("*.toml"))
+
+
+@pytest.fixture(scope="module", params=MEASURED, ids=lambda path: path.stem)
+def measured(request) -> list[compare.Verdict]:
+    """What was measured on a release, with what the linter says of it."""
+    return compare.verdicts(table.read(request.param)[1])
+
+
+def test_the_linter_says_what_was_measured_but_for_what_is_known(measured):
+    known = compare.known_disagreements()
+    surprising = [v.effect["id"] for v in measured if not v.agrees and v.effect["id"] not in known]
+    assert surprising == [], "the linter's knowledge is wrong, or disagreements.toml should tell why it differs"
+
+
+def test_a_disagreement_that_is_none_any_more_is_not_listed(measured):
+    agreeing = {v.effect["id"] for v in measured if v.agrees}
+    assert sorted(agreeing & compare.known_disagreements().keys()) == []
+
+
+def test_known_disagreements_are_about_probes_and_have_reasons():
+    known = compare.known_disagreements()
+    assert known.keys() <= {probe.id for probe in PROBES}
+    assert all(entry.reason.strip() for entry in known.values())
+
+
+def test_nearly_all_that_can_be_told_is_told(measured):
+    known = compare.known_disagreements()
+    fails = [v for v in measured if v.effect["capture"] == "fail"]
+    judged = [v for v in fails if v.effect["id"] not in known or known[v.effect["id"]].judged]
+    assert len(judged) > 0.8 * len(fails)
+    assert sum(not v.missed for v in judged) >= 0.98 * len(judged)
+    works = [v for v in measured if v.effect["capture"] == "ok"]
+    assert sum(v.false_alarm for v in works) <= 0.02 * len(works)
+
+
+def test_a_table_that_is_shipped_is_written_as_the_program_writes_it():
+    for path in MEASURED:
+        assert table.dumps(*table.read(path)) == path.read_text(encoding="utf-8")
+        assert path.name == table.file_name(table.read(path)[0])
 
 
 def test_every_probe_makes_a_module():

@@ -142,11 +142,7 @@ NO_READ = {
 
 
 DEVICE = "torch.device(...) forgets its argument"
-INTO_CPU = "a copy of a device tensor into one on the CPU is a read"
 EXPLICIT_GAPS = {
-    "type_as a CPU tensor": INTO_CPU,
-    "store into a CPU tensor": INTO_CPU,
-    "store an element into a CPU tensor": INTO_CPU,
     "torch.save": "serialising a tensor reads it",
 }
 INDEX = "an index or length of a host sequence calls __index__"

@@ -16,13 +16,16 @@ An entry is a SPEC or an inline table:
     returns   the SPEC
     read      the host gets to see device values: "item" one of them, "list" many, "copy" the whole tensor,
               "size" how many there are (an output whose shape depends on the values)
-    unless    ... but not if this parameter is given
-    only_if   ... and only if this parameter is given and not False
+    fails     the call fails under capture all the same; the text says what it does ("copies the state to the host")
+    held      of an object's method: this argument of the constructor is read
+    unless    ... but not under this condition
+    only_if   ... and only under this condition
     when      other SPECs, by condition on parameters
 
 A condition is `NAME` (the parameter is given, and neither None nor False), `-NAME` (it is not), `NAME=TEXT` (it is this
-string); `+` joins conditions that must hold together, `@2` behind a name tells its position (the tensor being 0) where
-people pass it by position. For a module's layer the parameters are those of its constructor.
+string, number, dtype or the like); `+` joins conditions that must hold together, in `unless` and `only_if` `|` joins
+alternatives of these, `@2` behind a name tells its position (the tensor being 0) where
+people pass it by position. For a module's layer and an object's method the parameters are those of its constructor.
 """
 
 from __future__ import annotations
@@ -44,7 +47,7 @@ TENSOR_KINDS = frozenset(
 )
 HOST_DTYPES = frozenset("int float bool str shape device dtype number list tuple".split())
 OTHER_KINDS = frozenset(
-    "none self numpy stream event generator object callable disable compile wraps context call-first unknown".split()
+    "none self numpy stream event generator object instance storage callable disable compile wraps context call-first unknown".split()
 )
 TENSOR_DTYPES = frozenset("bool int float num first".split())
 READS = frozenset("item list copy size".split())
@@ -74,9 +77,11 @@ class Entry(NamedTuple):
 
     returns: Spec
     read: str = ""
-    unless: Condition | None = None
-    only_if: Condition | None = None
+    unless: tuple[tuple[Condition, ...], ...] = ()  # alternatives
+    only_if: tuple[tuple[Condition, ...], ...] = ()
     when: tuple[tuple[tuple[Condition, ...], Spec], ...] = ()  # most conditions first; the first that holds counts
+    fails: str = ""
+    held: Condition | None = None
 
 
 class Tables(NamedTuple):
@@ -90,6 +95,7 @@ class Tables(NamedTuple):
     losses: dict[str, Any]
     containers: frozenset[str]
     numpy: dict[str, Any]
+    objects: dict[str, Any]
 
 
 @cache
@@ -130,11 +136,16 @@ def _parse_condition(text: str) -> Condition:
     return Condition(name, int(position) if sign else -1, absent, value)
 
 
+@cache
+def _parse_alternatives(text: str) -> tuple[tuple[Condition, ...], ...]:
+    return tuple(tuple(_parse_condition(name) for name in names.split("+")) for names in text.split("|") if text)
+
+
 def parse_entry(value: str | dict[str, Any]) -> Entry:
     """A table's value, text or inline table, in full; ValueError tells what is wrong with it."""
     if isinstance(value, str):
         return _plain_entry(value)
-    unknown = value.keys() - {"returns", "read", "unless", "only_if", "when"}
+    unknown = value.keys() - {"returns", "read", "unless", "only_if", "when", "fails", "held"}
     if unknown or "returns" not in value:
         fault = f"unknown {', '.join(sorted(unknown))}" if unknown else "no returns"
         raise ValueError(f"bad entry {value!r}: {fault}")
@@ -146,13 +157,15 @@ def parse_entry(value: str | dict[str, Any]) -> Entry:
         for names, spec in value.get("when", {}).items()
     ]
     when.sort(key=lambda pair: -len(pair[0]))  # stable: the table's order among equals
-    unless, only_if = value.get("unless"), value.get("only_if")
+    held = value.get("held")
     return Entry(
         parse_spec(value["returns"]),
         read,
-        _parse_condition(unless) if unless else None,
-        _parse_condition(only_if) if only_if else None,
+        _parse_alternatives(value.get("unless", "")),
+        _parse_alternatives(value.get("only_if", "")),
         tuple(when),
+        value.get("fails", ""),
+        _parse_condition(held) if held else None,
     )
 
 
@@ -193,6 +206,7 @@ def tables() -> Tables:
         losses=modules["losses"],
         containers=frozenset(modules["containers"]["names"]),
         numpy=load("numpy_functions")["functions"],
+        objects=load("torch_objects")["methods"],
     )
 
 

@@ -49,7 +49,8 @@ def main(arguments: list[str] | None = None) -> int:
             sys.stdout.write(difference.report(table.read(options.diff[0]), table.read(options.diff[1])))
             return 0
         old = table.read(options.against) if options.against else None
-        probes = [probe for probe in read_all() if re.search(options.only, probe.id)]
+        everything = read_all()
+        probes = [probe for probe in everything if re.search(options.only, probe.id)]
     except (table.TableError, ProbeError) as exc:
         return _refuse(str(exc))
     except re.error as exc:
@@ -68,7 +69,8 @@ def main(arguments: list[str] | None = None) -> int:
         rows = table.effects(measured)
         options.out.mkdir(parents=True, exist_ok=True)
         target = options.out / table.file_name(head)
-        kept = [row for row in earlier(target) if row["id"] not in {row["id"] for row in rows}] if options.only else []
+        others = {probe.id for probe in everything} - {row["id"] for row in rows}
+        kept = [row for row in earlier(target) if row["id"] in others] if options.only else []
         target.write_text(table.dumps(head, [*rows, *kept]), encoding="utf-8")
         return target, head, rows
 

@@ -1,8 +1,8 @@
 """Does the linter say what was measured? `python -m cgsafe.measure.compare TABLE` lists where it does not.
 
 Every effect becomes a module of its own, with a captured forward that runs the probe's code on inputs of the measured
-kinds; a capture that failed should have a finding on that code, one that worked none. Rules about replays (CG5) are
-another question and do not count.
+kinds; a capture that failed should have a finding on that code, one that worked no error. What is wrong on replay (CG5)
+is another question and does not count. Disagreements that are known stand in `disagreements.toml`, with the reasons.
 """
 
 from __future__ import annotations
@@ -17,6 +17,11 @@ from textwrap import indent
 from typing import NamedTuple
 
 from cgsafe.measure import table
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 HEAD = """\
 import numpy as np
@@ -34,6 +39,7 @@ npa = np.ones(8, dtype=np.float32)
 
 class Probe(nn.Module):
     def forward(self, x: torch.Tensor, v: torch.Tensor, y: torch.Tensor):
+        x, v, y = x.view(8, 8), v.view(8), y.view(8)  # the linter knows the ranks as the probes do
         s = v.sum() + 1
         i = torch.argsort(v)[:3]
         n = i.max()
@@ -47,7 +53,7 @@ def capture(x: torch.Tensor, v: torch.Tensor, y: torch.Tensor):
     net = Probe().cuda()
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
-        net(x, v, y)
+        WARMUP
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, stream=stream):
         out = net(x, v, y)
@@ -55,11 +61,19 @@ def capture(x: torch.Tensor, v: torch.Tensor, y: torch.Tensor):
 """
 
 
+class Known(NamedTuple):
+    """A disagreement that is known."""
+
+    judged: bool  # a linter could tell: this one is wrong
+    reason: str
+
+
 class Verdict(NamedTuple):
     """What was measured and what the linter says."""
 
     effect: table.Effect
-    codes: tuple[str, ...]
+    codes: tuple[str, ...]  # of all findings
+    errors: tuple[str, ...] = ()  # of the errors among them
 
     @property
     def missed(self) -> bool:
@@ -67,7 +81,11 @@ class Verdict(NamedTuple):
 
     @property
     def false_alarm(self) -> bool:
-        return self.effect["capture"] == "ok" and bool(self.codes)
+        return self.effect["capture"] == "ok" and bool(self.errors)
+
+    @property
+    def agrees(self) -> bool:
+        return not self.missed and not self.false_alarm
 
 
 def module(effect: table.Effect) -> tuple[str, range]:
@@ -80,7 +98,8 @@ def module(effect: table.Effect) -> tuple[str, range]:
         pass
     before = HEAD + (indent(effect["setup"], " " * 8) + "\n" if effect.get("setup") else "")
     first = before.count("\n") + 1
-    return f"{before}{indent(code, ' ' * 8)}\n{TAIL}", range(first, first + code.count("\n") + 1)
+    tail = TAIL.replace("WARMUP", "pass" if effect.get("cold") else "net(x, v, y)")
+    return f"{before}{indent(code, ' ' * 8)}\n{tail}", range(first, first + code.count("\n") + 1)
 
 
 def verdicts(effects: list[table.Effect]) -> list[Verdict]:
@@ -96,28 +115,52 @@ def verdicts(effects: list[table.Effect]) -> list[Verdict]:
         done = subprocess.run(command, capture_output=True, text=True, cwd=folder)
         if done.returncode not in (0, 1):
             raise RuntimeError(f"cgsafe ended with {done.returncode}: {done.stderr[-500:]}")
-    codes: dict[str, set[str]] = {}
+    codes: dict[str, set[tuple[str, str]]] = {}
     for finding in json.loads(done.stdout)["findings"]:
         name = Path(finding["path"]).name
         if finding["line"] in lines[name] and not finding["code"].startswith("CG5"):
-            codes.setdefault(name, set()).add(finding["code"])
-    return [
-        Verdict(effect, tuple(sorted(codes.get(f"probe_{number:04d}.py", ())))) for number, effect in enumerate(known)
-    ]
+            codes.setdefault(name, set()).add((finding["code"], finding["severity"]))
+    results = []
+    for number, effect in enumerate(known):
+        found = sorted(codes.get(f"probe_{number:04d}.py", ()))
+        errors = tuple(code for code, severity in found if severity == "error")
+        results.append(Verdict(effect, tuple(code for code, _ in found), errors))
+    return results
+
+
+def known_disagreements() -> dict[str, Known]:
+    """Probe -> why the linter says something else; ValueError if the file names one twice."""
+    found: dict[str, Known] = {}
+    data = tomllib.loads(Path(__file__).with_name("disagreements.toml").read_text(encoding="utf-8"))
+    for view, title in ((True, "judged"), (False, "outside")):
+        for group in data[title]:
+            for name in group["probes"]:
+                if name in found:
+                    raise ValueError(f"disagreements.toml names {name} twice")
+                found[name] = Known(view, group["reason"])
+    return found
 
 
 def report(results: list[Verdict]) -> str:
-    lines = [
-        f"missed  {v.effect['id']}: {v.effect['expr']!r} | {v.effect.get('error', '')[:80]}"
-        for v in results
-        if v.missed
-    ]
-    lines += [
-        f"false   {v.effect['id']}: {v.effect['expr']!r} | {', '.join(v.codes)}" for v in results if v.false_alarm
-    ]
-    failed = sum(v.effect["capture"] == "fail" for v in results)
-    missed, false = sum(v.missed for v in results), sum(v.false_alarm for v in results)
-    lines.append(f"reported {failed - missed} of {failed} that fail, {false} of {len(results) - failed} that work")
+    known = known_disagreements()
+    lines = []
+    for v in sorted(results, key=lambda v: v.false_alarm):
+        if not v.agrees:
+            why = ", ".join(v.codes) if v.false_alarm else v.effect.get("error", "")[:80]
+            reason = f" | known: {known[v.effect['id']].reason}" if v.effect["id"] in known else ""
+            lines.append(
+                f"{'false' if v.false_alarm else 'missed':8}{v.effect['id']}: {v.effect['expr']!r} | {why}{reason}"
+            )
+    for v in results:
+        if v.agrees and v.effect["id"] in known:
+            lines.append(f"agrees  {v.effect['id']}, though it is listed in disagreements.toml")
+    fails = [v for v in results if v.effect["capture"] == "fail"]
+    missed, false = sum(v.missed for v in fails), sum(v.false_alarm for v in results)
+    outside = sum(v.missed and v.effect["id"] in known and not known[v.effect["id"]].judged for v in fails)
+    lines.append(
+        f"reported {len(fails) - missed} of {len(fails)} that fail ({outside} of the others are no linter's business), "
+        f"{false} of {len(results) - len(fails)} that work"
+    )
     return "\n".join(lines) + "\n"
 
 

@@ -54,7 +54,7 @@ def main() -> None:
             child = Child(probe.theme)
             plain = child.measure(probe, "plain")
             result = {"sync": plain.get("sync"), "plain": plain.get("error"), **result}
-        if result["capture"] != "ok" or probe.own_process:
+        if result["capture"] != "ok" or result.get("replay") == "error" or probe.own_process:
             child.close()
             child = None
         print(json.dumps({"id": probe.id, **result}), file=answers, flush=True)
@@ -199,9 +199,7 @@ class Measurement:
 
     def __init__(self, probe: Probe, folder: str) -> None:
         self.probe = probe
-        path = os.path.join(folder, re.sub(r"\W", "_", probe.id))
-        self.setup = _compiled(probe.setup, f"{path}_setup.py")
-        self.code = _compiled(probe.expr, f"{path}.py")
+        self.path = os.path.join(folder, re.sub(r"\W", "_", probe.id))
 
     def run(self, mode: str) -> Result:
         """`all`: plain runs and then the capture; `capture` and `plain`: just that."""
@@ -227,8 +225,15 @@ class Measurement:
         return result
 
     def prepared(self) -> dict[str, Any]:
+        """New names and new code, with the setup run.
+
+        The code is compiled anew: Dynamo keeps what it compiled at a code object, and it refers to names in the globals
+        that the function had then.
+        """
         space = inputs()
-        exec(self.setup[0], space)
+        setup, _ = _compiled(self.probe.setup, f"{self.path}_setup.py")
+        self.code = _compiled(self.probe.expr, f"{self.path}.py")
+        exec(setup, space)
         return space
 
     def execute(self, space: dict[str, Any]) -> Any:

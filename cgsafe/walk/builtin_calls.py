@@ -21,6 +21,7 @@ from cgsafe.values import (
     Class,
     Const,
     Dict,
+    Ext,
     ExtInstance,
     Host,
     Instance,
@@ -386,6 +387,11 @@ def _complex(frame: Frame, args: Arguments, node: Any) -> Value:
     return NUMBER
 
 
+def _import(frame: Frame, args: Arguments, node: Any) -> Value:
+    name = _first(args)
+    return Ext(name.value) if isinstance(name, Const) and isinstance(name.value, str) else UNKNOWN
+
+
 def _object(frame: Frame, args: Arguments, node: Any) -> Value:
     return ExtInstance("builtins.object")
 
@@ -439,6 +445,7 @@ _BUILTINS: dict[str, Callable[[Frame, Arguments, Any], Value]] = {
     "locals": _vars,
     "globals": _vars,
     "slice": _slice,
+    "__import__": _import,
     "object": _object,
 }
 _RESULTS: dict[str, Value] = {

@@ -39,6 +39,8 @@ class Facts:
         self.losses = known.losses
         self.containers = known.containers
         self.numpy = known.numpy
+        self.object_methods = known.objects
+        self.object_classes = frozenset(name.rpartition(".")[0] for name in known.objects)
         self._only_tensor = known.only_tensor
         calls = load("calls")
         self.capture_contexts = frozenset(calls["capture"]["contexts"])
@@ -47,8 +49,12 @@ class Facts:
         self.waits = frozenset(calls["waits"]["functions"])
         self.waiting_methods: dict[str, list[str]] = {c: calls["waits"][c] for c in ("Event", "Stream")}
         self.sized_methods = frozenset(calls["arguments"]["sizes"])
+        self.conversions = frozenset(calls["arguments"]["conversions"])
         self.checkpoint_options = frozenset(calls["arguments"]["checkpoint"])
         self.read_arguments: dict[str, tuple[int, str]] = {name: (at, by) for name, (at, by) in calls["reads"].items()}
+        self.number_arguments: dict[str, list[tuple[int, str]]] = {
+            name: [(at, by) for at, by in places] for name, places in calls["numbers"].items()
+        }
         self._module_tensors = frozenset(calls["module"]["tensors"])
         self.chained_methods = frozenset(calls["module"]["chained"])  # of a module: they give the module itself
         self._module_methods = self.chained_methods | frozenset(calls["module"]["methods"])

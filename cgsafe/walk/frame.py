@@ -67,6 +67,7 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
         self.host_sources: set[str] = set()  # pinned buffers, by name, that captured code copied from
         self.unrolled = 0  # comprehensions that are being run item by item
         self.entered_streams = 0  # by the `with` statement at hand
+        self.default_device = ""  # of an enclosing `with torch.device(...)`
         self.stream_stack: tuple[str, ...] = ()  # streams of the enclosing `with torch.cuda.stream(...)`
         self.streams_seen: list[str] = []
 

@@ -48,7 +48,7 @@ class HostCopies:
                 self.note_move(part, "cuda", Arguments([part]), node, confidence)
             elif isinstance(part, Seq):
                 inner = part.element
-                if part.items == () or (inner is not None and any(isinstance(p, Tensor) for p in parts_of(inner))):
+                if _is_empty(part) or (inner is not None and any(isinstance(p, Tensor) for p in parts_of(inner))):
                     continue  # nothing to copy, or read item by item
                 self.emit(HostCopy, node, confidence, how="data")
             elif isinstance(part, (Const, Host)) or part is NUMPY:
@@ -58,10 +58,8 @@ class HostCopies:
         """A tensor goes to the device: from pageable memory that fails, from pinned memory unless it is non-blocking."""
         if device != "cuda":
             return
-        asynchronous = args.get(2, "non_blocking")
-        unblocked = any(
-            isinstance(a, Const) and a.value is True for a in [asynchronous, *args.positional[1:]] if a is not None
-        )
+        given = [*args.positional[1:], args.keywords.get("non_blocking")]
+        unblocked = any(isinstance(a, Const) and a.value is True for a in given)
         for part in parts_of(value):
             if not isinstance(part, Tensor):
                 continue
@@ -81,10 +79,10 @@ class HostCopies:
             if isinstance(part, (ast.Slice, ast.Constant)):
                 continue
             for key in parts_of(self.eval(part)):
-                if (isinstance(key, Seq) and key.kind != "tuple" and not _of_slices(key)) or key is NUMPY:
+                if (isinstance(key, Seq) and key.kind != "tuple" and not _stays(key)) or key is NUMPY:
                     self.emit(HostCopy, node, base.confidence, how="index", index=ast.unparse(part))
                 elif isinstance(key, Tensor) and key.device in ("cpu", "pinned") and key.rank not in (0, None):
-                    if key.dtype != "b":
+                    if key.dtype != "b" or store:
                         confidence = min(base.confidence, key.confidence)
                         self.emit(HostCopy, node, confidence, how="index", index=ast.unparse(part))
                 elif isinstance(key, Tensor) and key.device == "cuda":
@@ -92,7 +90,7 @@ class HostCopies:
                         masked = True
                         if not store:
                             self.read_size(key, node, "mask")
-                    elif key.dtype == "i" and key.rank == 0 and not store:
+                    elif key.dtype == "i" and key.rank == 0:
                         self.read_host(key, part, "index")
         return masked
 
@@ -101,12 +99,15 @@ class HostCopies:
         masked = self.note_index(base, target, True)
         for part in parts_of(value):
             if isinstance(part, Tensor):
-                if part.device == "cpu":
-                    self.emit(HostCopy, target, min(base.confidence, part.confidence), how="pageable")
+                if part.device in ("cpu", "pinned"):
+                    # The number in a 0-dim one fills what a mask or slices leave, and is copied to a single element.
+                    if part.rank != 0 or not (masked or self._leaves_some(base, target)):
+                        how = "pageable" if part.device == "cpu" else "pinned"
+                        self.emit(HostCopy, target, min(base.confidence, part.confidence), how=how)
                 elif masked and part.device == "cuda":
                     self.read_size(part, target, "mask")
             elif isinstance(part, Host | Const) and kind_of(part) in _NUMBERS and not masked:
-                indices = parts_of(key)
+                indices = [p for k in (key.items or ()) for p in parts_of(k)] if isinstance(key, Seq) else parts_of(key)
                 rows = any(
                     isinstance(k, Tensor) and k.device == "cuda" and k.rank != 0 and k.dtype == "i" for k in indices
                 )
@@ -121,6 +122,8 @@ class HostCopies:
     def _picks_one(self: Frame, base: Tensor, target: ast.Subscript) -> bool:
         """True where integers index every dimension, so that the destination is 0-dim."""
         elements = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
+        if base.rank == 0:
+            return True
         if any(isinstance(e, ast.Slice) for e in elements):
             return False
         values = [self.eval(e) for e in elements]
@@ -128,6 +131,14 @@ class HostCopies:
             return False
         # Of a tensor of unknown rank two integers pick one element more often than not.
         return base.rank == -len(elements) or (len(elements) == 2 and base.rank is None)
+
+    def _leaves_some(self: Frame, base: Tensor, target: ast.Subscript) -> bool:
+        """True where slices, or integers in fewer places than there are dimensions, choose what is stored to."""
+        elements = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
+        if any(isinstance(e, ast.Slice) for e in elements):
+            return True
+        numbers = all(kind_of(self.eval(e)) == "int" for e in elements)
+        return numbers and base.rank is not None and -base.rank > len(elements)
 
     def read_size(self: Frame, value: Value, node: Any, how: str) -> None:
         """The size of a result depends on values on the device: the host reads how many there are."""
@@ -151,11 +162,11 @@ class HostCopies:
         if unclear and any(p is UNKNOWN or isinstance(p, Tensor) for p in parts_of(base)):
             self.emit(SizeRead, node, LOW, how="mask")
 
-    def note_wait(self: Frame, name: str, node: Any) -> None:
-        """The host waits for the device, or asks it something, by name."""
+    def note_wait(self: Frame, name: str, node: Any, why: str = "") -> None:
+        """The host waits for the device, or asks it something, by name; or does something else that `why` tells."""
         from cgsafe.events import DeviceWait
 
-        self.emit(DeviceWait, node, HIGH, how=name)
+        self.emit(DeviceWait, node, HIGH, how=name, why=why)
 
     def note_waiting_method(self: Frame, receiver: ExtInstance, name: str, node: Any) -> None:
         last = receiver.name.rpartition(".")[2]
@@ -173,5 +184,13 @@ def _number_of(value: Value) -> str:
     return next(iter(kinds)) if len(kinds) == 1 else "number"
 
 
-def _of_slices(value: Seq) -> bool:
-    return value.element is not None and kind_of(value.element) == "slice"
+def _stays(value: Seq) -> bool:
+    """A list as an index that nothing is copied for: empty, of slices, or of tensors on the device."""
+    if value.items == () or (value.element is not None and kind_of(value.element) == "slice"):
+        return True
+    parts = parts_of(value.element) if value.element is not None else []
+    return bool(parts) and all(isinstance(p, Tensor) and p.device == "cuda" for p in parts)
+
+
+def _is_empty(data: Seq) -> bool:
+    return data.items is not None and all(isinstance(i, Seq) and _is_empty(i) for i in data.items)

@@ -32,6 +32,7 @@ from cgsafe.values import (
     parts_of,
 )
 from cgsafe.walk.arguments import Arguments
+from cgsafe.walk.objects import object_method
 from cgsafe.walk.torch_calls import slice_bounds
 
 if TYPE_CHECKING:
@@ -68,7 +69,8 @@ class Indexing:
         if isinstance(base, Instance):
             return self._instance_item(base, key, node)
         if isinstance(base, ExtInstance):
-            return self.external_item(base, key)
+            known = object_method(self, base, "__getitem__", Arguments([key]), node)
+            return known if known is not None else self.external_item(base, key)
         if isinstance(base, Func):
             from cgsafe.walk.compiled import tunes_itself
 
@@ -234,7 +236,9 @@ class Indexing:
                 self.tensor_store(part, key, value, target)
                 results.append(part)
             else:
-                if isinstance(part, Instance):
+                if isinstance(part, Numpy):
+                    self.read_host(value, target, "__array__")
+                elif isinstance(part, Instance):
                     self._store_in_instance(part, key, value, target)
                 results.append(part)
         self.rebind(target.value, join_all(results) if results else base)

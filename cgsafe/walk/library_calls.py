@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING, Any
 
 from cgsafe.events import HostRead
+from cgsafe.knowledge import parse_entry
 from cgsafe.values import (
     BOOL,
     FLOAT,
@@ -39,6 +40,7 @@ from cgsafe.values import (
 from cgsafe.walk.arguments import Arguments
 from cgsafe.walk.container_methods import dict_method, plain_method, receiver_node, sequence_method
 from cgsafe.walk.facts import matches
+from cgsafe.walk.objects import object_method
 
 if TYPE_CHECKING:
     from cgsafe.walk.frame import Frame
@@ -135,7 +137,8 @@ def call_library(frame: Frame, name: str, args: Arguments, node: Any) -> Value:
         return ExtInstance(name)
     if matches(name, frame.tables.library_waits):
         frame.note_wait(name, node)
-    return UNKNOWN
+    value = frame.tables.functions.get(name)
+    return frame.apply(parse_entry(value), name, None, args, node) if value is not None else UNKNOWN
 
 
 def _generator_context(frame: Frame, args: Arguments, node: Any) -> Value:
@@ -245,6 +248,10 @@ def _external_method(frame: Frame, receiver: ExtInstance, name: str, args: Argum
     noted = frame.note_stream_method(receiver, name, args, node)
     if noted is not None:
         return noted
+    if receiver.name.startswith("torch."):
+        known = object_method(frame, receiver, name, args, node)
+        if known is not None:
+            return known
     if receiver.name == "contextlib.ExitStack" and name == "enter_context":
         return frame.enter(first, node)
     if receiver.name == "logging.Logger":

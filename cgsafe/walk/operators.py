@@ -245,6 +245,12 @@ class Operators:
             if not (isinstance(node, ast.Compare) and ast.dump(node.left) == ast.dump(node.comparators[0])):
                 self.compare_sequences(left, right, node)
             return BOOL
+        if isinstance(left, Dict) and isinstance(right, Dict):
+            theirs = right.as_dict()
+            shared = [key for key, _ in left.items if key in theirs]
+            sides = [Seq("tuple", tuple(side[key] for key in shared)) for side in (left.as_dict(), theirs)]
+            self.compare_sequences(sides[0], sides[1], node)
+            return BOOL
         if left is UNKNOWN or right is UNKNOWN:
             return BOOL if NONE in (left, right) or kind_of(left) == "str" or kind_of(right) == "str" else UNKNOWN
         if isinstance(left, (Instance, ExtInstance)) or isinstance(right, (Instance, ExtInstance)):

@@ -31,6 +31,7 @@ from cgsafe.values import (
 from cgsafe.walk.arguments import Arguments
 from cgsafe.walk.entry import value_of_kind
 from cgsafe.walk.host_copies import HostCopies
+from cgsafe.walk.objects import made_with, make_object
 from cgsafe.walk.torch_results import TorchResults
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class TorchCalls(TorchResults, HostCopies):
         if name in tables.op_decorators:
             return self.make_operator(args, node)
         if name in tables.graph_makers:
+            self.note_wait(name, node, "captures graphs of its own")
             return self.make_graphed_callables(args, node)
         if name.startswith("torch.Tensor.") and args.positional:
             return self.call_method(args.positional[0], name[13:], args.drop_first(), node)
@@ -70,7 +72,9 @@ class TorchCalls(TorchResults, HostCopies):
         last = name.rpartition(".")[2]
         if last.endswith("Tensor") and last != "Tensor":  # torch.LongTensor([1, 2]), torch.cuda.FloatTensor(...)
             device = "cuda" if name.startswith("torch.cuda.") else "cpu"
-            self.note_data(args.get(0, "data"), device, HIGH, node)
+            data = args.get(0, "data")
+            if kind_of(data or NONE) != "int":  # a size
+                self.note_data(data, device, HIGH, node)
             return Tensor(device, 1, "", HIGH)
         value = tables.functions.get(name)
         if value is None:
@@ -82,6 +86,10 @@ class TorchCalls(TorchResults, HostCopies):
             self.note_wait(name, node)
         elif name == "torch.nn.functional.interpolate":
             self.read_sizes([v for v in (args.get(1, "size"), args.get(2, "scale_factor")) if v is not None], node)
+        elif name == "torch._foreach_copy_" and len(args.positional) > 1:
+            to, source = (self.element_of(value, node) for value in args.positional[:2])
+            if isinstance(to, Tensor):
+                self.note_move(source, to.device, args.drop_first(), node, to.confidence)
         elif name == "torch.where" and len(args.positional) > 1:
             found = [p for v in args.positional for p in parts_of(v) if isinstance(p, Tensor)]
             if any(p.device == "cuda" for p in found):
@@ -138,9 +146,8 @@ class TorchCalls(TorchResults, HostCopies):
     def _unlisted(self: Frame, name: str, args: Arguments, node: Any) -> Value:
         last = name.rpartition(".")[2]
         if last[:1].isupper():
-            if name.startswith("torch.nn."):
-                return ExtInstance(name)
-            return ExtInstance(name)
+            known = self.tables.object_classes
+            return make_object(name, args) if name in known or name[: -len(last) - 1] in known else ExtInstance(name)
         return UNKNOWN
 
     def _rank_of(self, value: Value | None) -> int | None:
@@ -151,8 +158,17 @@ class TorchCalls(TorchResults, HostCopies):
     def apply(self: Frame, entry: Entry, name: str, receiver: Value | None, args: Arguments, node: Any) -> Value:
         """The result of a call that a table describes."""
         everything = args if receiver is None else args.prepend(receiver)
-        if entry.read:
-            self.note_read(entry, name, everything, node)
+        if (entry.read or entry.fails) and self.concerns(entry, everything):
+            if entry.read:
+                self.note_read(entry, name, everything, node)
+            else:
+                tensors = self._tensor_arguments(everything)
+                if not tensors or any(t.device == "cuda" and t.confidence >= MEDIUM for t in tensors):
+                    self.note_wait(name, node, entry.fails)
+        for at, by in self.tables.number_arguments.get(name.rpartition(".")[2], ()):
+            number = everything.get(at, by)
+            if number is not None:
+                self.read_numbers(number, node, name.rpartition(".")[2])
         spec = entry.returns
         for conditions, alternative in entry.when:
             if all(_holds(c, everything) for c in conditions):
@@ -160,15 +176,26 @@ class TorchCalls(TorchResults, HostCopies):
                 break
         return self.result(spec, name, everything, node)
 
+    def concerns(self, entry: Entry, args: Arguments) -> bool:
+        """What an entry says of reading and failing holds for these arguments."""
+        if any(all(_holds(c, args) for c in together) for together in entry.unless):
+            return False
+        return not entry.only_if or any(all(_holds(c, args) for c in together) for together in entry.only_if)
+
+    def read_numbers(self: Frame, value: Value, node: Any, how: str) -> None:
+        """A Python number is wanted, or several: a tensor in its place is read."""
+        for part in parts_of(value):
+            for item in (part.items or ()) if isinstance(part, Seq) else (part,):
+                if any(isinstance(p, Tensor) for p in parts_of(item)):
+                    self.read_host(item, node, how)
+
     def note_read(self: Frame, entry: Entry, name: str, args: Arguments, node: Any) -> None:
-        if entry.unless is not None and _holds(entry.unless, args):
-            return
-        if entry.only_if is not None and not _holds(entry.only_if, args):
-            return
         if entry.read == "size":
             chosen = self.tables.read_arguments.get(name.rpartition(".")[2])
             counted = args.get(chosen[0], chosen[1]) if chosen is not None else self._first(args)
-            for value in [counted] if counted is not None else []:
+            if counted is None:
+                counted = self._first(args)
+            for value in [counted]:
                 self.read_size(value, node, name.rpartition(".")[2])
             return
         last = name.rpartition(".")[2]
@@ -176,9 +203,10 @@ class TorchCalls(TorchResults, HostCopies):
         if chosen is not None:
             self.read_host(args.get(chosen[0], chosen[1]) or NONE, node, last)
             return
-        for value in args.positional or list(args.keywords.values()):
-            if any(isinstance(p, Tensor) for p in parts_of(value)):
-                self.read_host(value, node, last)
+        for value in [*args.positional, *args.keywords.values()]:
+            found = value.element if isinstance(value, Seq) and value.element is not None else value
+            if any(isinstance(p, Tensor) for p in parts_of(found)):
+                self.read_host(found, node, last)
                 return
 
     def torch_compile(self: Frame, args: Arguments, node: Any) -> Value:
@@ -223,19 +251,25 @@ class TorchCalls(TorchResults, HostCopies):
             elif name == "copy_" and receiver.device == "cuda" and args.positional:
                 self.note_move(args.positional[0], "cuda", args.prepend(receiver), node, receiver.confidence)
                 self.note_ring(node, args.positional[0])
-            elif name == "new_tensor" and args.positional:
-                self.note_data(args.positional[0], receiver.device, receiver.confidence, node)
+            elif name in ("new", "new_tensor") and args.positional:
+                data = args.positional[0]
+                if name == "new_tensor" or isinstance(data, Seq):
+                    self.note_data(data, receiver.device, receiver.confidence, node)
+                if receiver.device == "cpu":
+                    self.read_host(data, node, "to-cpu")
             elif name in ("masked_fill", "masked_fill_", "index_fill", "index_fill_") and len(args.positional) > 1:
                 for part in parts_of(args.positional[-1]):
                     if isinstance(part, Tensor) and part.rank == 0:
                         self.read_host(part, node, name)
             elif name in ("index_put_", "index_put") and len(args.positional) > 1:
-                self._index_put(args, node)
+                self._index_put(receiver, args, node)
             elif name == "copy_" and receiver.device in ("cpu", "pinned"):
                 self.note_ring(node, None)
                 asynchronous = args.get(1, "non_blocking")
                 if receiver.device == "cpu" or not (isinstance(asynchronous, Const) and asynchronous.value is True):
                     self.read_host(args.positional[0] if args.positional else NONE, node, "copy")
+            if receiver.device == "pinned" and name in self.tables.conversions:
+                receiver = receiver.with_(device="cpu")
             return self.apply(parse_entry(value), name, receiver, args, node)
         from cgsafe.walk.library_calls import call_host_method
 
@@ -281,11 +315,18 @@ class TorchCalls(TorchResults, HostCopies):
             self.read_host(self.eval(bound), bound, "index")
         if base.device == "cuda":
             self.note_store(base, key, value, target)
+        elif base.device in ("cpu", "pinned") and base.confidence == HIGH:
+            self.read_host(value, target, "copy")
 
-    def _index_put(self: Frame, args: Arguments, node: Any) -> None:
+    def _index_put(self: Frame, base: Tensor, args: Arguments, node: Any) -> None:
         """`x.index_put_((mask,), values)`: a mask with values on the device is counted first."""
         keys = args.positional[0]
         element = keys.element if isinstance(keys, Seq) else None
+        if base.device == "cuda":
+            for value in (element, args.positional[1]):
+                for part in parts_of(value) if value is not None else ():
+                    if isinstance(part, Tensor):
+                        self.note_move(part, "cuda", Arguments(), node, min(base.confidence, part.confidence))
         if isinstance(element, Tensor) and element.dtype == "b" and isinstance(args.positional[1], Tensor):
             self.read_size(element, node, "mask")
 
@@ -307,7 +348,7 @@ class TorchCalls(TorchResults, HostCopies):
         if kind == "dict":
             first = self._first(args)
             return ExtInstance(name, first if isinstance(first, Dict) else Dict({}, None if first is NONE else UNKNOWN))
-        return ExtInstance(name)
+        return make_object(name, args) if isinstance(self.tables.modules.get(name), dict) else ExtInstance(name)
 
     def call_external_instance(self: Frame, callee: ExtInstance, args: Arguments, node: Any) -> Value:
         """Calling an object whose class is outside the checked code: a layer of torch.nn, mostly."""
@@ -316,8 +357,13 @@ class TorchCalls(TorchResults, HostCopies):
             return self.call_sequence(self.module_items(callee), args, node)
         value = self.tables.modules.get(name) or self.tables.losses.get(name)
         if value is not None:
-            spec = parse_entry(value).returns
-            result = self.result(spec, name, args, node)
+            entry = parse_entry(value)
+            if (entry.read or entry.fails) and self.concerns(entry, made_with(callee)):
+                if entry.fails:
+                    self.note_wait(name, node, entry.fails)
+                elif args.positional:
+                    self.read_host(args.positional[0], node, name.rpartition(".")[2])
+            result = self.result(entry.returns, name, args, node)
             if isinstance(result, Tensor) and not result.device:
                 return result.with_(device="cuda")
             return result
@@ -360,7 +406,10 @@ class TorchCalls(TorchResults, HostCopies):
 def _holds(condition: Condition, args: Arguments) -> bool:
     value = args.get(condition.at, condition.name)
     if condition.value:
-        return isinstance(value, Const) and str(value.value) == condition.value
+        if isinstance(value, Device):
+            return value.type == condition.value
+        text = value.name if isinstance(value, Ext) else str(value.value) if isinstance(value, Const) else ""
+        return text == condition.value or text.partition(":")[0] == condition.value
     given = value is not None and value is not NONE and not (isinstance(value, Const) and value.value is False)
     return given is not condition.absent
 

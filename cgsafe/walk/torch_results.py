@@ -39,6 +39,7 @@ from cgsafe.values import (
     parts_of,
 )
 from cgsafe.walk.arguments import Arguments
+from cgsafe.walk.objects import make_object
 from cgsafe.walk.operators import elementwise
 
 if TYPE_CHECKING:
@@ -75,6 +76,8 @@ class TorchResults:
             return Seq("tuple", tuple(self.result(p, name, args, node) for p in spec.parts))
         if kind == "list":
             return Seq("tuple", None, self.result(spec.parts[0], name, args, node))
+        if kind == "instance":
+            return make_object(name, args)
         if kind == "context":
             return ExtInstance(name, self._first(args))
         if kind == "compile":
@@ -194,6 +197,8 @@ class TorchResults:
         return given, HIGH
 
     def _default_device(self: Frame) -> str:
+        if self.default_device:
+            return self.default_device
         # While modules are made, a default device may be set, or the module is moved later.
         if self.region.captured or (self.shape is None and self.class_scope is None):
             return "cpu"  # as is what a module makes when it is imported
@@ -282,6 +287,9 @@ class TorchResults:
         if device == "cpu" and fallback == "cuda" and data is not None:
             self.read_host(data, node, "to-cpu")
         self.note_data(data, device, certain, node)
+        pinned = args.keywords.get("pin_memory")
+        if device in ("cpu", "") and isinstance(pinned, Const) and pinned.value:
+            device = "pinned"
         given = args.keywords.get("dtype")
         if given is not None and given is not NONE:
             dtype = self.tables.dtype_kind(given)
@@ -293,6 +301,9 @@ class TorchResults:
         base = self._base(args)
         other = args.get(1, "other")
         if isinstance(other, Tensor):
+            if other.device == "cpu":
+                self.read_host(base, node, "to-cpu")
+            self.note_move(base, other.device, Arguments(), node, min(base.confidence, other.confidence))
             return Tensor(other.device, base.rank, other.dtype, min(base.confidence, other.confidence))
         return base
 
@@ -354,6 +365,9 @@ class TorchResults:
         if isinstance(target, Ext) and target.name.endswith("Tensor") and not target.name.startswith("torch.cuda."):
             self.read_host(args.positional[0], node, "to-cpu")
             return Tensor("cpu", base.rank, "", HIGH)
+        if isinstance(target, Ext) and target.name.startswith("torch.cuda."):
+            self.note_move(base, "cuda", Arguments(), node, base.confidence)
+            return Tensor("cuda", base.rank, "", base.confidence)
         return Tensor(base.device, base.rank, self.tables.dtype_kind(target), base.confidence)
 
     # -- host objects and functions of functions ---------------------------------------------------------------------
@@ -375,6 +389,9 @@ class TorchResults:
 
     def _spec_event(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
         return ExtInstance("torch.cuda.Event")
+
+    def _spec_storage(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
+        return ExtInstance("torch.UntypedStorage") if self._base(args).device == "cuda" else OBJECT
 
     def _spec_generator(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
         return ExtInstance("torch.Generator", self.device_of(args.get(0, "device")) or "")

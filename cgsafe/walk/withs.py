@@ -11,6 +11,7 @@ from cgsafe.values import (
     HIGH,
     NONE,
     UNKNOWN,
+    Device,
     ExtInstance,
     Instance,
     Value,
@@ -28,7 +29,7 @@ class Withs:
     """Mixin of Frame."""
 
     def do_with(self: Frame, node: Any) -> bool:
-        saved = (self.region, self.sink, self.stream_stack)
+        saved = (self.region, self.sink, self.stream_stack, self.default_device)
         entered_streams, self.entered_streams = self.entered_streams, 0
         result = True
         forking: list[tuple[Value, ast.expr]] = []
@@ -48,7 +49,7 @@ class Withs:
                 self.leave(value, expression)
         finally:
             self.entered_streams = entered_streams
-            self.region, self.sink, self.stream_stack = saved
+            self.region, self.sink, self.stream_stack, self.default_device = saved
         return result
 
     def enter(self: Frame, value: Value, node: ast.expr) -> Value:
@@ -79,6 +80,8 @@ class Withs:
                     self.enter_stream(part.detail if isinstance(part.detail, Value) else None, node)
                     self.entered_streams += 1
                     return part
+            elif isinstance(part, Device):
+                self.default_device = part.type
             elif isinstance(part, Instance):
                 found = self.walker.classes.find(part.definition, "__enter__")
                 if found is not None:
