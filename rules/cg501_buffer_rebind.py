@@ -31,8 +31,9 @@ class BufferRebind(Rule):
         by = {"register_buffer": " by `register_buffer`", "setattr": " by `setattr`", "data": " through `.data`"}
         bound = None if event.read_elsewhere else Confidence.LOW
         if event.how == "append":
+            # Mostly to keep the tensor alive for as long as the graph, which is right.
             message = f"`{event.name}` gets a tensor of the graph in captured code: replays append nothing"
-            return Hit(message, Fix(f"Write into a buffer beside `{event.name}`, made once"), confidence=bound)
+            return Hit(message, Fix(f"Write into a buffer beside `{event.name}`, made once"), confidence=Confidence.LOW)
         message = (
             f"`{event.name}` is bound to another tensor in captured code{by.get(event.how, '')}: a replay does not do that "
             "again, and the tensor belongs to the graph's memory pool"

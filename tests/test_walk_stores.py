@@ -99,10 +99,6 @@ REBOUND = {
     ),
 }
 
-REBOUND["appended to a list of the object"] = model(
-    "self.kept.append(x * 2)  # expect: CG501\nreturn x", "self.kept = []", READ
-)
-
 CACHED = """
     @functools.lru_cache(maxsize=None)
     def mask(n: int, device: str):
@@ -334,6 +330,9 @@ SILENT = {
         """,
     "a part of a buffer that stays": model(
         "self.kept = self.buf[:4].view(8, 4)\nreturn x", 'self.register_buffer("buf", torch.zeros(8, 8))', READ
+    ),
+    "a list that keeps tensors of the graph alive": model(
+        "y = x * 2\nself.kept.append(y)\nreturn y", "self.kept = []", READ
     ),
     "a list that the call empties": model(
         "self.kept = []\nself.kept.append(x * 2)\nreturn torch.stack(self.kept)", "self.kept = []", READ
