@@ -34,6 +34,17 @@ def test_documents_are_checked_as_they_are_in_the_editor(write, tmp_path):
     assert "AcceleratorError" in answer.texts["CG102"]
 
 
+def test_edits_come_along(write, tmp_path):
+    write({"m.py": "x = 1\n"})
+    path = str(tmp_path / "m.py")
+    text = f"{TORCH}class M(nn.Module):\n    def forward(self, x: torch.Tensor):\n"
+    text += "        return x + torch.tensor([0, 0], device=x.device)\n"
+    ((found,),) = documents.check_here([path], {path: text.encode()}).findings.values()
+    assert found.code == "CG201"
+    assert found.fix is not None
+    assert found.fix.edits
+
+
 def test_what_goes_wrong_is_a_problem_and_no_crash(write, tmp_path):
     write({"m.py": "x = 1\n", "cgsafe.toml": "nonsense = 1"})
     path = str(tmp_path / "m.py")

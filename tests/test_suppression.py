@@ -356,3 +356,28 @@ def test_comments_in_code_that_does_not_tokenise_are_read_as_far_as_it_goes():
         y = (
     """)
     assert [d.line for d in Comments(text).directives] == [2]
+
+
+def test_fix_removes_what_silences_nothing(write, capsys):
+    text = MODEL.replace("return x\n", "return x  # cgsafe: ignore[CG102]  # kept\n")
+    root = write({"m.py": text.replace("x.item()", "x.item()  # cgsafe: ignore[CG102, CG2] known")})
+    assert main(["check", "m.py", "--no-cache", "--fix"]) == 0
+    assert (root / "m.py").read_text() == MODEL.replace("return x\n", "return x  # kept\n").replace(
+        "x.item()", "x.item()  # cgsafe: ignore[CG102] known"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--fix --add-ignore", "--fix and --add-ignore exclude each other"),
+        ("--diff --staged", "--diff and --staged exclude each other"),
+        ("--staged --add-ignore", "--staged and --add-ignore exclude each other"),
+        ("- --stdin-filename m.py --fix", "--stdin-filename and --fix exclude each other"),
+    ],
+)
+def test_options_that_do_not_go_together(write, capsys, options, message):
+    root = write({"m.py": MODEL})
+    assert main(["check", *options.split()]) == 2
+    assert message in capsys.readouterr().err
+    assert (root / "m.py").read_text() == MODEL
