@@ -12,18 +12,34 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 import click
 
 from cgsafe import __version__, questions
+from cgsafe.commands.common import (
+    CLEAN,
+    FAILED,
+    FINDINGS,
+    apply_baseline,
+    baseline_for,
+    changes_for,
+    loaded_rules,
+    narrow_to,
+    prepare,
+    run_engine,
+    say,
+    watch_files,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from cgsafe.baseline import Baseline
+    from cgsafe.commands.common import Setup
     from cgsafe.findings import Problem, Report
     from cgsafe.report import Options
-    from cgsafe.rule import Rule
     from cgsafe.settings import Settings
 
-CLEAN, FINDINGS, FAILED, INTERRUPTED = 0, 1, 2, 130
+INTERRUPTED = 130
 
-FORMAT_NAMES = ("text", "concise", "json")  # cgsafe.report.FORMATS, without importing it
+# cgsafe.report.FORMATS, without importing it
+FORMAT_NAMES = ("text", "concise", "grouped", "json", "json-lines", "sarif", "github", "gitlab", "junit", "html")
 
 EPILOG = """\
 \b
@@ -48,6 +64,7 @@ def cli() -> None:
 @click.option(
     "--select", multiple=True, metavar="CODES", help="Only these rules: codes or prefixes (CG1), comma lists."
 )
+@click.option("--extend-select", multiple=True, metavar="CODES", help="These too, on top of those otherwise selected.")
 @click.option("--ignore", multiple=True, metavar="CODES", help="Not these rules. The longer prefix wins over --select.")
 @click.option(
     "--min-confidence",
@@ -65,13 +82,27 @@ def cli() -> None:
 @click.option(
     "--hot-path", is_flag=True, help="Also warn of waits in code that runs at every step outside of captures."
 )
-@click.option(
-    "--show-suppressed", is_flag=True, help="With --hot-path: also waits in blocks in which the code accepts them."
-)
 @click.option("--all-paths", is_flag=True, help="Show one path from each capture root, not just the shortest of all.")
 @click.option(
     "--jobs", "-j", type=click.IntRange(min=0), default=0, metavar="N", help="Processes; 0: one per processor.  [0]"
 )
+@click.option(
+    "--show-suppressed",
+    is_flag=True,
+    help="Also show findings that a comment, the configuration, the baseline or (with --hot-path) the code accepts.",
+)
+@click.option("--baseline", metavar="FILE", help="Leave out the findings that this file holds; see `cgsafe baseline`.")
+@click.option("--no-baseline", is_flag=True, help="Not even the baseline that the configuration names.")
+@click.option(
+    "--diff-base", metavar="REF", help="Only what changed since the branch left REF, or what that change causes."
+)
+@click.option("--staged", is_flag=True, help="Only what is staged for the next commit, or what that causes.")
+@click.option(
+    "--stdin-filename", metavar="FILE", help="Standard input (`-`) is what this file holds, or is going to hold."
+)
+@click.option("--watch", is_flag=True, help="Check again whenever a file changes, until interrupted.")
+@click.option("--add-ignore", is_flag=True, help="Write comments into the code that silence the findings there are.")
+@click.option("--reason", metavar="TEXT", help="The reason that --add-ignore writes.")
 @click.option("--no-cache", is_flag=True, help="Neither read nor write the cache.")
 @click.option("--statistics", is_flag=True, help="Also tell counts (standard error; part of JSON).")
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
@@ -79,64 +110,62 @@ def cli() -> None:
 @click.option("-v", "--verbose", is_flag=True, help="More about the run; tracebacks of internal errors.")
 def check(**options: Any) -> int:
     """Check files and folders; `-` reads standard input. Without PATH: the current folder."""
-    from cgsafe import config as configuration
-    from cgsafe.findings import Confidence
-    from cgsafe.selection import split_codes
-
-    if options["quiet"] and options["verbose"]:
-        raise click.UsageError("--quiet and --verbose exclude each other")
-    if options["fix"] and options["diff"]:
-        raise click.UsageError("--fix and --diff exclude each other")
-    if options["unsafe_fixes"] and not options["fix"] and not options["diff"]:
-        raise click.UsageError("--unsafe-fixes needs --fix or --diff")
-    paths = list(options["paths"]) or ["."]
-    rules, faults = loaded_rules()
-    select, ignore = split_codes(options["select"]), split_codes(options["ignore"])
-    _known_codes(rules, select, ignore)
-    try:
-        config = configuration.load()
-        _known_config_codes(rules, config)
-    except configuration.ConfigError as error:
-        from cgsafe.report.style import escape
-
-        raise click.UsageError(escape(str(error))) from None
-    settings = configuration.merge(
-        config,
-        select=select,
-        ignore=ignore,
-        exclude=options["exclude"],
-        min_confidence=Confidence[options["min_confidence"].upper()] if options["min_confidence"] else None,
-        all_paths=options["all_paths"],
-        hot_path=options["hot_path"],
-        show_accepted=options["show_suppressed"],
-        jobs=options["jobs"],
-        cache=not options["no_cache"],
-        stdin=sys.stdin.buffer.read() if "-" in paths else None,
-        edits=options["output_format"] == "json",
-    )
+    _exclusive(options)
+    setup = prepare(options)
     _writable(options["output"])
+    if options["watch"]:
+        return watch_files(setup, options)
+    baseline = baseline_for(setup, options)
     if options["fix"] or options["diff"]:
-        return _fix(paths, settings, rules, faults, options)
-    report = _run(paths, settings, rules, options)
+        return _fix(setup, baseline, options)
+    setup, changes = changes_for(setup, options)
+    report = run_engine(setup, options)
     if report is None:
         return FAILED
-    report.errors.extend(faults)
-    return _tell(report, paths, settings, rules, options)
+    if baseline is not None:
+        apply_baseline(report, baseline, setup)
+    if changes is not None:
+        narrow_to(changes, report, setup, options)
+    if options["add_ignore"]:
+        return _add_ignores(report, options)
+    return _tell(report, setup, options)
 
 
-def _fix(
-    paths: list[str], settings: Settings, rules: list[type[Rule]], faults: list[Problem], options: dict[str, Any]
-) -> int:
+def _exclusive(options: dict[str, Any]) -> None:
+    """Refuse options that do not go together."""
+    for one, others in (
+        ("quiet", ("verbose",)),
+        ("fix", ("diff",)),
+        ("diff_base", ("staged",)),
+        ("stdin_filename", ("diff_base", "staged", "fix", "diff", "add_ignore")),
+        ("fix", ("diff_base", "staged", "add_ignore")),
+        ("diff", ("diff_base", "staged", "add_ignore")),
+        ("staged", ("add_ignore",)),
+    ):
+        for other in others:
+            if options[one] and options[other]:
+                raise click.UsageError(f"--{one.replace('_', '-')} and --{other.replace('_', '-')} exclude each other")
+    if options["unsafe_fixes"] and not options["fix"] and not options["diff"]:
+        raise click.UsageError("--unsafe-fixes needs --fix or --diff")
+    if options["reason"] and not options["add_ignore"]:
+        raise click.UsageError("--reason goes with --add-ignore")
+
+
+def _fix(setup: Setup, baseline: Baseline | None, options: dict[str, Any]) -> int:
     """Apply the fixes, or show them; the exit code."""
     from dataclasses import replace
 
     from cgsafe.fixes.apply import Failed, fix
     from cgsafe.report import counted
 
+    settings = setup.settings
+
     def again(changed: Settings) -> Report:
-        report = _run(paths, changed, rules, options)
+        report = run_engine(setup._replace(settings=changed), options)
         if report is None:
             raise Failed
+        if baseline is not None:
+            apply_baseline(report, baseline, setup)
         return report
 
     try:
@@ -144,16 +173,15 @@ def _fix(
     except Failed:
         _pass_on(settings.stdin, options)
         return FAILED
-    fixed.report.errors.extend(faults)
     count = f"{counted(fixed.count, 'finding')} in {counted(len(fixed.files), 'file')}"
     if options["diff"]:
-        code = _tell(fixed.report, paths, settings, rules, options, fixed.diff())
+        code = _tell(fixed.report, setup, options, fixed.diff())
         if not options["quiet"]:
             click.echo(f"Would fix {count}." if fixed.count else "Nothing to fix.", err=True)
         return FAILED if code == FAILED else FINDINGS if fixed.files else CLEAN
     after = fixed.stdin() or settings.stdin
     _pass_on(after, options)
-    code = _tell(fixed.report, paths, replace(settings, stdin=after), rules, options)
+    code = _tell(fixed.report, setup._replace(settings=replace(settings, stdin=after)), options)
     if not options["quiet"]:
         click.echo(f"Fixed {count}.", err=True)
     return code
@@ -169,33 +197,6 @@ def _pass_on(stdin: bytes | None, options: dict[str, Any]) -> None:
             out.buffer.flush()
 
 
-def loaded_rules() -> tuple[list[type[Rule]], list[Problem]]:
-    """All rules, and what kept others from being loaded."""
-    from cgsafe.findings import Problem
-    from cgsafe.rule import load_rules
-
-    rules, messages = load_rules()
-    if not rules:
-        raise click.ClickException("; ".join(messages) or "no rules are installed: is the installation complete?")
-    return rules, [Problem("", 0, message) for message in messages]
-
-
-def _known_codes(rules: Sequence[type[Rule]], select: Sequence[str], ignore: Sequence[str]) -> None:
-    from cgsafe.selection import unknown_codes
-
-    for option, codes in (("--select", select), ("--ignore", ignore)):
-        if messages := unknown_codes(codes, rules):
-            raise click.UsageError(f"{option}: {'; '.join(messages)}")
-
-
-def _known_config_codes(rules: Sequence[type[Rule]], config: Any) -> None:
-    from cgsafe.selection import unknown_codes
-
-    for key in ("select", "ignore"):
-        if messages := unknown_codes(getattr(config, key) or (), rules):
-            raise config.error(key, "; ".join(messages))
-
-
 def _writable(output: str | None) -> None:
     """Refuse an output file that cannot be written before the work is done, not after it."""
     import os
@@ -209,45 +210,13 @@ def _writable(output: str | None) -> None:
         raise click.UsageError(f"--output: `{output}` is a folder")
 
 
-def _run(paths: list[str], settings: Settings, rules: list[type[Rule]], options: dict[str, Any]) -> Report | None:
-    """Let the engine check; None after an internal error, which has then been told."""
-    from cgsafe.selection import choose
-    from cgsafe.terminal import Bar
-
-    chosen = choose(rules, settings.select, settings.ignore)
-    if not chosen:
-        raise click.UsageError("nothing was checked: no rule is left after --select and --ignore")
-    bar = Bar(sys.stderr.isatty() and not options["quiet"])
-    try:
-        from cgsafe import engine
-
-        return engine.check(paths, settings, chosen, bar)
-    except Exception as error:  # the last line of defence: whatever it is, the exit code must not say "findings"
-        bar.close()
-        if options["verbose"]:
-            import traceback
-
-            click.echo(traceback.format_exc(), err=True)
-        hint = "" if options["verbose"] else " (-v shows where)"
-        say(f"internal error: {type(error).__name__}: {error}{hint}")
-        return None
-    finally:
-        bar.close()
-
-
-def _tell(
-    report: Report,
-    paths: list[str],
-    settings: Settings,
-    rules: list[type[Rule]],
-    options: dict[str, Any],
-    instead: str | None = None,
-) -> int:
+def _tell(report: Report, setup: Setup, options: dict[str, Any], instead: str | None = None) -> int:
     """Write findings (or a text instead of them) and diagnostics; the exit code."""
     from cgsafe.report import Options, ordered_errors
     from cgsafe.report.style import escape
     from cgsafe.terminal import UNKNOWN_WIDTH, wants_color, width_of
 
+    settings = setup.settings
     to_file = options["output"] not in (None, "-")
     color = options["color"] == "always" if to_file else wants_color(options["color"], sys.stdout)
     _write(
@@ -260,7 +229,9 @@ def _tell(
             statistics=options["statistics"],
             min_confidence=settings.min_confidence.label,
             stdin=settings.stdin,
-            rules={rule.code: rule for rule in rules},
+            rules={rule.code: rule for rule in setup.rules},
+            show_suppressed=options["show_suppressed"],
+            contents=settings.contents,
         ),
         options,
         instead,
@@ -278,11 +249,31 @@ def _tell(
         for line in lines(report):
             click.echo(line, err=True)
     if not report.files_checked and not report.errors:
-        say(f"nothing was checked: no Python files in {', '.join(map(escape, paths))}")
+        say(f"nothing was checked: no Python files in {', '.join(map(escape, setup.paths))}")
         return FAILED
     if report.errors:
         return FAILED
     return FINDINGS if report.findings else CLEAN
+
+
+def _add_ignores(report: Report, options: dict[str, Any]) -> int:
+    """Silence the findings by comments in the code; the exit code."""
+    from cgsafe.add_ignores import add_ignores
+    from cgsafe.report import counted, ordered, ordered_errors
+    from cgsafe.report.style import escape
+
+    found = [finding for finding in ordered(report) if not finding.outside and finding.trace]
+    try:
+        silenced, files, problems = add_ignores(found, options["reason"] or "")
+    except ValueError as error:
+        raise click.UsageError(f"--reason: {error}") from None
+    for problem in [*ordered_errors(report), *problems]:
+        say(f"{escape(problem.path)}{f':{problem.line}' if problem.line else ''}: {escape(problem.message)}")
+    if not options["quiet"]:
+        left = len(report.findings) - silenced
+        rest = f"; {counted(left, 'finding')} left as {'it is' if left == 1 else 'they are'}" if left else ""
+        say(f"silenced {counted(silenced, 'finding')} in {counted(files, 'file')}{rest}")
+    return FAILED if report.errors or problems else CLEAN
 
 
 def _write(report: Report, rendering: Options, options: dict[str, Any], instead: str | None, stream: TextIO) -> None:
@@ -357,15 +348,17 @@ def tell_faults(faults: Sequence[Problem]) -> int:
     return FAILED if faults else CLEAN
 
 
-def say(message: str) -> None:
-    """A diagnostic, on standard error. What checked files put into it cannot move the cursor or change colours."""
-    from cgsafe.terminal import harmless
+def _register() -> None:
+    """Add the commands that live in modules of their own."""
+    from cgsafe.commands.baseline import baseline
+    from cgsafe.commands.config import config
+    from cgsafe.commands.server import server
 
-    click.echo(f"cgsafe: {harmless(message)}", err=True)
+    for command in (questions.why, questions.roots, baseline, config, server):
+        cli.add_command(command)
 
 
-for _command in (questions.why, questions.roots):
-    cli.add_command(_command)
+_register()
 
 
 def run() -> NoReturn:

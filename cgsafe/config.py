@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from cgsafe.findings import Confidence
+from cgsafe.findings import Confidence, Severity
 from cgsafe.selection import split_codes
 from cgsafe.settings import Settings
 
@@ -33,12 +33,26 @@ class Config:
 
     path: str = ""  # the file it comes from, "" where there is none
     select: tuple[str, ...] | None = None
+    extend_select: tuple[str, ...] | None = None
     ignore: tuple[str, ...] | None = None
+    per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] | None = None
     exclude: tuple[str, ...] | None = None
+    extend_exclude: tuple[str, ...] | None = None
+    severity: tuple[tuple[str, Severity], ...] | None = None
     min_confidence: Confidence | None = None
+    baseline: str | None = None
+    require_reason: bool | None = None
+    plugins: tuple[str, ...] | None = None
     hot_path: bool | None = None
     profile: dict[str, Any] | None = None  # additions to the framework profiles
     lines: dict[str, int] = field(default_factory=dict)  # the line of each key, as far as it could be found
+
+    def codes(self) -> list[tuple[str, tuple[str, ...]]]:
+        """The keys that hold codes, and these."""
+        found = [("select", self.select), ("extend-select", self.extend_select), ("ignore", self.ignore)]
+        found += [("per-file-ignores", codes) for _, codes in self.per_file_ignores or ()]
+        found.append(("severity", tuple(code for code, _ in self.severity or ())))
+        return [(key, codes or ()) for key, codes in found]
 
     def error(self, key: str, message: str) -> ConfigError:
         """An error about the value of a key, with its place."""
@@ -73,6 +87,49 @@ def _flag(value: Any) -> bool:
     return value
 
 
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"expected a file's name, found {_described(value)}")
+    return value
+
+
+def _table(value: Any, what: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"expected a table of {what}, found {_described(value)}")
+    return value
+
+
+def _by_pattern(value: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    entries = _table(value, "patterns and lists of codes").items()
+    return tuple((pattern, _item(pattern, _codes, codes)) for pattern, codes in entries)
+
+
+def _severities(value: Any) -> tuple[tuple[str, Severity], ...]:
+    entries = _table(value, "codes and severities").items()
+    return tuple((code.upper(), _item(code, _severity, severity)) for code, severity in entries)
+
+
+def _severity(value: Any) -> Severity:
+    names = [severity.value for severity in Severity]
+    if value not in names:
+        raise ValueError(f"expected one of {', '.join(names)}, found {_described(value)}")
+    return Severity(value)
+
+
+def _item(name: str, read: Callable[[Any], Any], value: Any) -> Any:
+    """An entry of a table; the error about it knows its name."""
+    try:
+        return read(value)
+    except ValueError as error:
+        raise _ItemError(name, str(error)) from None
+
+
+class _ItemError(ValueError):
+    def __init__(self, item: str, message: str) -> None:
+        super().__init__(message)
+        self.keys = (item,)  # inside the table
+
+
 def _profile(value: Any) -> dict[str, Any]:
     from cgsafe.profiles import validated
 
@@ -82,11 +139,36 @@ def _profile(value: Any) -> dict[str, Any]:
 # Each key and the function that reads its value; a new key is one line here and one field in Config.
 KEYS: dict[str, Callable[[Any], Any]] = {
     "select": _codes,
+    "extend-select": _codes,
     "ignore": _codes,
+    "per-file-ignores": _by_pattern,
     "exclude": _strings,
+    "extend-exclude": _strings,
+    "severity": _severities,
     "min-confidence": _confidence,
+    "baseline": _text,
+    "require-reason": _flag,
+    "plugins": _strings,
     "profile": _profile,
     "hot-path": _flag,
+}
+
+
+# What counts where the configuration says nothing, as it would say it.
+DEFAULTS: dict[str, Any] = {
+    "select": [],
+    "extend-select": [],
+    "ignore": [],
+    "per-file-ignores": {},
+    "exclude": [],
+    "extend-exclude": [],
+    "severity": {},
+    "min-confidence": Settings.min_confidence.label,
+    "baseline": None,
+    "require-reason": False,
+    "plugins": None,
+    "profile": {},
+    "hot-path": False,
 }
 
 
@@ -114,20 +196,29 @@ def merge(
     select: tuple[str, ...] = (),
     ignore: tuple[str, ...] = (),
     exclude: tuple[str, ...] = (),
+    extend_select: tuple[str, ...] = (),
     min_confidence: Confidence | None = None,
     hot_path: bool = False,
     **others: Any,
 ) -> Settings:
     """Settings out of the configuration and the command line.
 
-    `select` on the command line stands for the whole choice of rules and replaces both lists of the configuration;
-    `ignore` and `exclude` add to what the configuration says. Patterns of the configuration are relative to its file.
+    `select` on the command line stands for the whole choice of rules and replaces the lists of the configuration; the
+    others add to what the configuration says. Patterns of the configuration are relative to its file.
     """
     ignored = ignore if select else (config.ignore or ()) + ignore
+    extended = extend_select if select else (config.extend_select or ()) + extend_select
+    patterns = ((_rebased(config, [pattern])[0], codes) for pattern, codes in config.per_file_ignores or ())
     return Settings(
         select=select or config.select or (),
         ignore=tuple(dict.fromkeys(ignored)),
-        exclude=tuple(dict.fromkeys((*_rebased(config), *exclude))),
+        extend_select=tuple(dict.fromkeys(extended)),
+        exclude=tuple(
+            dict.fromkeys((*_rebased(config, [*(config.exclude or ()), *(config.extend_exclude or ())]), *exclude))
+        ),
+        per_file_ignores=tuple(patterns),
+        severity=dict(config.severity or ()),
+        require_reason=bool(config.require_reason),
         hot_path=hot_path or config.hot_path or False,
         profile=json.dumps(config.profile, sort_keys=True) if config.profile else "",
         min_confidence=min_confidence or config.min_confidence or Settings.min_confidence,
@@ -135,15 +226,22 @@ def merge(
     )
 
 
-def _rebased(config: Config) -> list[str]:
-    """The patterns to exclude, relative to the working directory instead of the configuration file."""
-    if not config.exclude:
+def baseline_of(config: Config) -> str | None:
+    """The baseline that the configuration names, relative to the working directory."""
+    if config.baseline is None:
+        return None
+    return os.path.relpath(os.path.join(os.path.dirname(os.path.abspath(config.path)), config.baseline))
+
+
+def _rebased(config: Config, patterns: list[str]) -> list[str]:
+    """Patterns relative to the working directory instead of the configuration file."""
+    if not patterns:
         return []
     base = os.path.relpath(os.path.dirname(os.path.abspath(config.path))).replace(os.sep, "/")
     if base == ".":
-        return list(config.exclude)
+        return patterns
     rebased = []
-    for pattern in config.exclude:
+    for pattern in patterns:
         negation, body = ("!", pattern[1:]) if pattern.startswith("!") else ("", pattern)
         anchored = "/" in body.rstrip("/")
         rebased.append(f"{negation}{base}/{body.lstrip('/')}" if anchored else pattern)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from cgsafe.findings import Confidence
+from cgsafe.findings import Confidence, Edit
 
 
 @dataclass(frozen=True)
@@ -217,3 +217,23 @@ class CaptureSite(SiteEvent):
     warmup_stream: str = ""  # the name of the stream that the warm-up ran on, if seen
     nested: bool = False  # inside another capture
     idiom: tuple[str, str] = ("", "")  # (expression, import line) by which this project names the current stream
+
+
+@dataclass(frozen=True)
+class Comment(Event):
+    """One of the tool's own comments in the checked code; stated by the engine, not by the walk."""
+
+
+@dataclass(frozen=True)
+class UnusedComment(Comment):
+    """A comment that silences nothing, or not all that it names."""
+
+    codes: tuple[str, ...] = ()  # those that are not needed; empty where the comment names none
+    removal: Edit | None = None  # takes them away
+
+
+@dataclass(frozen=True)
+class InvalidComment(Comment):
+    """A comment that cannot be understood, or means nothing where it stands."""
+
+    problem: str = ""

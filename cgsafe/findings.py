@@ -73,6 +73,15 @@ class Fix:
 
 
 @dataclass(frozen=True)
+class Suppression:
+    """Why a finding is not reported."""
+
+    kind: str  # "ignore", "ignore-file", "off": a comment; "per-file-ignores": the configuration
+    line: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True)
 class Finding:
     """A hazard at a place, with the shortest path that leads there from a root."""
 
@@ -94,6 +103,9 @@ class Finding:
     fix: Fix | None = None
     fingerprint: str = ""
     outside: bool = False  # lies outside the given paths, but a root in them runs into it
+    source: str = ""  # the text of the expression that matters, on one line, whatever its layout
+    suppression: Suppression | None = None
+    baseline: str = ""  # "new" or "unchanged" where a baseline was given
     region: str = "captured"  # or "hot-path": no graph records it, but it runs at every step
     accepted: str = ""  # the block around it in which the author accepts a wait
 
@@ -118,6 +130,11 @@ class Report:
     files_known: int = 0  # files of the projects around them
     roots: int = 0
     hidden: int = 0  # findings below the asked confidence
+    suppressed: list[Finding] = field(default_factory=list)  # silenced by comments or by the configuration
+    checked: list[str] = field(default_factory=list)  # the files behind `files_checked`
+    stale: int = 0  # entries of a baseline that match nothing any more
+    untouched: int = 0  # findings left out because they have nothing to do with the change that was asked about
+    unsure: list[Finding] = field(default_factory=list)  # those below the asked confidence
     fixed: int = 0  # findings that were fixed, and are gone
     notes: list[str] = field(default_factory=list)  # what limits the outcome without being a fault
     statistics: dict[str, int | float | str] = field(default_factory=dict)

@@ -55,7 +55,8 @@ def why(**options: Any) -> int:
 
     Further paths say which code to analyse; without them it is what a check of the file would look at.
     """
-    from cgsafe.cli import CLEAN, loaded_rules, tell_faults
+    from cgsafe.cli import tell_faults
+    from cgsafe.commands.common import CLEAN, loaded_rules
     from cgsafe.selection import choose
     from cgsafe.source import Source, read
     from cgsafe.terminal import standard_output, wants_color, width_of
@@ -68,7 +69,7 @@ def why(**options: Any) -> int:
     bar = _bar()
     try:
         path, line = question(options["place"])
-        chosen = choose(rules, settings.select, settings.ignore)
+        chosen = choose(rules, settings.select, settings.ignore, settings.extend_select)
         answer = answer_of(path, line, list(options["paths"]), settings, chosen, bar)
     except QuestionError as error:
         raise click.UsageError(str(error)) from None
@@ -103,7 +104,8 @@ def why(**options: Any) -> int:
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
 def roots(**options: Any) -> int:
     """List where captured code starts, why each place counts, and how many findings it runs into."""
-    from cgsafe.cli import CLEAN, FAILED, loaded_rules, say, tell_faults
+    from cgsafe.cli import tell_faults
+    from cgsafe.commands.common import CLEAN, FAILED, loaded_rules, say
     from cgsafe.inventory import as_json, as_text, inventory
     from cgsafe.report.style import escape
     from cgsafe.selection import choose
@@ -114,7 +116,7 @@ def roots(**options: Any) -> int:
     settings = _settings(options)
     bar = _bar()
     try:
-        chosen = choose(rules, settings.select, settings.ignore)
+        chosen = choose(rules, settings.select, settings.ignore, settings.extend_select)
         found = inventory(paths, settings, chosen, options["everything"], bar)
     finally:
         bar.close()

@@ -9,6 +9,7 @@ from typing import Any
 
 from cgsafe.events import HOST, region
 from cgsafe.findings import Root
+from cgsafe.marks import is_cut
 from cgsafe.site_events import REGISTERS
 from cgsafe.values import Class, Compiled, Func, Instance, Value, parts_of
 from cgsafe.walk.arguments import Arguments
@@ -281,12 +282,16 @@ def module_refusal(walker: Walker, definition: ClassDef) -> str:
     """Why the forward of a class is no root; "" where it is one."""
     if not walker.classes.is_module(definition):
         return NO_MODULE
+    if is_cut(definition):
+        return "a comment says that it is not captured"
     found = walker.classes.find(definition, "forward")
     if found is None:
         return "it has no `forward`"
     function = _underlying(found[1])
     if function is None:
         return "its `forward` is not a function that can be followed"
+    if is_cut(function):
+        return "a comment says that its `forward` is not captured"
     if _is_stub(walker, function):
         return "its `forward` is a stub for subclasses to define"
     if _is_abstract(walker, definition):

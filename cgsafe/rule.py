@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from cgsafe.findings import Confidence, Fix, Severity
+
+BUILT_IN = "builtin"  # the entry point of the rules that come with the tool
 
 
 @dataclass(frozen=True)
@@ -81,13 +84,25 @@ class RuleSet:
         return hits
 
 
-def load_rules() -> tuple[list[type[Rule]], list[str]]:
-    """All rule classes behind the entry points, sorted by code, and a message for each entry point that failed."""
+def load_rules(plugins: Collection[str] | None = None) -> tuple[list[type[Rule]], list[str]]:
+    """All rule classes behind the entry points, sorted by code, and a message for each entry point that failed.
+
+    `plugins` names the entry points that count, besides the built-in one; None: all that are installed.
+    """
     from importlib.metadata import entry_points
 
     found: dict[str, type[Rule]] = {}
     problems: list[str] = []
-    for entry in sorted(entry_points(group="cgsafe.rules"), key=lambda e: e.name):
+    entries = sorted(entry_points(group="cgsafe.rules"), key=lambda e: e.name)
+    names = [entry.name for entry in entries]
+    for name in plugins or ():
+        if name not in names:
+            near = difflib.get_close_matches(name, names, n=1)
+            hint = f"did you mean `{near[0]}`?" if near else f"installed are {', '.join(names) or 'none'}"
+            problems.append(f"the plugin `{name}` is not installed; {hint}")
+    for entry in entries:
+        if plugins is not None and entry.name != BUILT_IN and entry.name not in plugins:
+            continue
         try:
             loaded = entry.load()
             classes: Iterable[type[Rule]] = loaded() if not isinstance(loaded, type) else (loaded,)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
+
+from cgsafe.findings import Severity, Suppression
+from cgsafe.ignores import Excludes
 
 if TYPE_CHECKING:
     from cgsafe.rule import Rule
@@ -42,8 +46,10 @@ def find_rule(text: str, rules: Sequence[type[Rule]]) -> type[Rule] | None:
     return next((rule for rule in rules if wanted in (rule.code.lower(), rule.name.lower())), None)
 
 
-def choose(rules: Sequence[type[Rule]], select: Sequence[str], ignore: Sequence[str]) -> list[type[Rule]]:
-    """The rules that `select` and `ignore` leave; without `select` all are selected.
+def choose(
+    rules: Sequence[type[Rule]], select: Sequence[str], ignore: Sequence[str], extend: Sequence[str] = ()
+) -> list[type[Rule]]:
+    """The rules that `select`, `extend` and `ignore` leave; without `select` all are selected.
 
     The longer prefix wins, so `--select CG1 --ignore CG101` and `--ignore CG1 --select CG101` both mean what they say;
     of equals, `ignore` wins.
@@ -54,7 +60,27 @@ def choose(rules: Sequence[type[Rule]], select: Sequence[str], ignore: Sequence[
 
     chosen = []
     for rule in rules:
-        selected = longest(select, rule.code) if select else 0
+        selected = max(longest(select, rule.code) if select else 0, longest(extend, rule.code))
         if selected > longest(ignore, rule.code):
             chosen.append(rule)
     return chosen
+
+
+def severity_of(code: str, severities: Mapping[str, Severity]) -> Severity | None:
+    """The severity that the configuration gives to a code; its longest prefix counts."""
+    prefix = max((p for p in severities if code.startswith(p)), key=len, default=None)
+    return None if prefix is None else severities[prefix]
+
+
+class PerFileIgnores:
+    """Which rules do not count in which files."""
+
+    def __init__(self, entries: Iterable[tuple[str, tuple[str, ...]]]) -> None:
+        self._entries = [(pattern, Excludes([pattern]), codes) for pattern, codes in entries]
+
+    def find(self, path: str, code: str) -> Suppression | None:
+        """What silences a code in a file."""
+        for pattern, matcher, codes in self._entries:
+            if code.startswith(codes) and matcher.match(os.path.abspath(path), False):
+                return Suppression("per-file-ignores", 0, pattern)
+        return None

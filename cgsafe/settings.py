@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from cgsafe.findings import Confidence
+from cgsafe.findings import Confidence, Severity
 
 
 @dataclass(frozen=True)
@@ -14,6 +14,7 @@ class Settings:
 
     select: tuple[str, ...] = ()  # code prefixes; empty: all rules
     ignore: tuple[str, ...] = ()
+    extend_select: tuple[str, ...] = ()  # on top of `select`, or of all rules
     exclude: tuple[str, ...] = ()  # gitignore-style patterns, relative to the working directory
     min_confidence: Confidence = Confidence.MEDIUM
     hot_path: bool = False  # also what runs at every step outside of captures
@@ -24,4 +25,9 @@ class Settings:
     cache: bool = True
     stdin: bytes | None = None  # the text behind the path "-"
     edits: bool = False  # work out the edits of fixes
-    contents: Mapping[str, bytes] | None = None  # what files hold, by absolute path, instead of what is on the disk
+    contents: Mapping[str, bytes | None] | None = (
+        None  # what files hold, by absolute path, instead of what is on the disk
+    )
+    severity: Mapping[str, Severity] = field(default_factory=dict)  # by code or prefix; the longest counts
+    per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()  # pattern (as in `exclude`), codes
+    require_reason: bool = False  # a comment that silences a finding says why

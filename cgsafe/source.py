@@ -60,15 +60,17 @@ class Source:
         return _LINE_END.split(self.text)
 
 
-def read(path: str, stdin: bytes | None = None, contents: Mapping[str, bytes] | None = None) -> Source | Problem:
-    """Read one file. `stdin` is the text behind the path "-"; whatever goes wrong is told in a Problem.
+def read(path: str, stdin: bytes | None = None, contents: Mapping[str, bytes | None] | None = None) -> Source | Problem:
+    """Read one file; whatever goes wrong is told in a Problem.
 
-    `contents`: what files are to hold, by path, instead of what is on the disk.
+    `stdin` is the text behind the path "-". `contents`: what files are to hold, by absolute path, instead of
+    what is on the disk; None: there is no such file.
     """
     if path == STDIN and stdin is not None:
         return decode(path, stdin)
-    if contents is not None and path in contents:
-        return decode(path, contents[path])
+    if contents and (absolute := os.path.abspath(path)) in contents:
+        raw_text = contents[absolute]
+        return decode(path, raw_text) if raw_text is not None else Problem(path, 0, "no such file or folder")
     try:
         raw = _read_regular(path)
     except (OSError, ValueError) as error:

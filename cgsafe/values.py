@@ -438,6 +438,21 @@ def parts_of(value: Value) -> tuple[Value, ...]:
     return value.parts if isinstance(value, Union) else (value,)
 
 
+def placed(value: Value, kind: str) -> Value:
+    """A value of which a comment says that it lives on the "host", or that it is a tensor on the "device"."""
+    if isinstance(value, Seq):
+        if value.items is not None:
+            return Seq(value.kind, tuple(placed(item, kind) for item in value.items))
+        return Seq(value.kind, None, placed(value.element, kind) if value.element is not None else None)
+    if kind == "device":
+        tensors = [p for p in parts_of(value) if isinstance(p, Tensor)]
+        if not tensors:
+            return Tensor("cuda")
+        return join_all([t.with_(device="cuda", confidence=HIGH) for t in tensors])
+    known = [p.with_(device="cpu") if isinstance(p, Tensor) and p.device != "pinned" else p for p in parts_of(value)]
+    return join_all([OBJECT if p is UNKNOWN else p for p in known])
+
+
 def _union(parts: list[Value]) -> Value:
     merged: list[Value] = []
     for part in parts:

@@ -7,6 +7,7 @@ from cgsafe.rule import Rule
 
 def rules() -> list[type[Rule]]:
     """All built-in rules."""
+    from .cg001_suppressions import InvalidSuppression, UnusedSuppression
     from .cg101_tensor_truth_value import TensorTruthValue
     from .cg102_host_read import HostReadOfTensor
     from .cg103_implicit_host_read import ImplicitHostRead
@@ -41,6 +42,8 @@ def rules() -> list[type[Rule]]:
     from .cg511_shape_per_step import ShapePerStep
 
     return [
+        UnusedSuppression,
+        InvalidSuppression,
         TensorTruthValue,
         HostReadOfTensor,
         ImplicitHostRead,

@@ -86,7 +86,7 @@ def test_an_unknown_key_is_told_with_its_line_and_what_was_meant(write):
     assert error_of("min_confidence = 'low'", write) == (
         "cgsafe.toml:1: unknown key `min_confidence`; did you mean `min-confidence`?"
     )
-    assert "known are select, ignore" in error_of("zzz = 1", write)
+    assert "known are select, extend-select, ignore" in error_of("zzz = 1", write)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from cgsafe.report import Options
 from cgsafe.report.json import document
 from cgsafe.rule import load_rules
 from cgsafe.settings import Settings
+from cgsafe.suppressions import about_comments
 from expectations import TORCH
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
@@ -274,9 +275,10 @@ def test_settings_are_not_mixed_up(project):
 
 
 def test_the_choice_of_rules_is_not_mixed_up(project):
-    rules, _ = load_rules()
+    every, _ = load_rules()
+    rules = [rule for rule in every if not about_comments(rule)]  # what these say depends on the others
     settings = Settings(jobs=1, cache=True, min_confidence=Confidence.LOW)
-    for some in (rules[:1], rules, rules[1:]):
+    for some in (rules[:1], rules, rules[1:], every):
         report = engine.check(["."], settings, some, None)
         assert {f.code for f in report.findings} == {rule.code for rule in some}
 

@@ -52,7 +52,7 @@ def run(wheel: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("folder", "installed", "patterns"),
     [
-        ("cgsafe", "cgsafe", ("*.py", "*.toml", "py.typed")),
+        ("cgsafe", "cgsafe", ("*.py", "*.toml", "*.json", "*.html", "*.md", "py.typed")),
         ("rules", "cgsafe_rules", ("*.py", "*.toml", "*.json")),
         ("fixtures", "cgsafe_rules/fixtures", ("*",)),
     ],

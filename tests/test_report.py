@@ -35,7 +35,7 @@ def report_of(*findings: Any, **values: Any) -> Report:
 # -- all formats -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", sorted(FORMATS.keys() - {"grouped", "html"}))  # these have an order of their own
 def test_the_order_is_that_of_path_line_column_code(name):
     findings = [
         finding(message="m1"),
@@ -336,6 +336,9 @@ def test_json_keeps_its_contract():
             },
             "fingerprint": "f00d",
             "outside": False,
+            "source": "",
+            "suppression": None,
+            "baseline": "",
             "region": "captured",
             "accepted": "",
         }
@@ -346,6 +349,10 @@ def test_json_keeps_its_contract():
         "warnings": 0,
         "by_code": {"CG101": 1},
         "hidden": 4,
+        "suppressed": 0,
+        "in_baseline": 0,
+        "stale_in_baseline": 0,
+        "untouched": 0,
         "files_checked": 1,
         "files_known": 3,
         "roots": 2,

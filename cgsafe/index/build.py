@@ -12,6 +12,9 @@ import warnings
 from collections.abc import Iterable
 from typing import Any
 
+from cgsafe.comments import WORD
+from cgsafe.marks import marks_of
+
 # Words without which a file opens no capture, compiles nothing and registers no custom op. Plain substrings: they are
 # looked for in every file, and `str.find` is ten times as fast as a pattern.
 _TRIGGERS = {
@@ -60,6 +63,7 @@ def build(text: str) -> dict[str, Any]:
         "names": {},  # module-level name -> [(line, end line)] of its assignments
         "triggers": {},  # word -> lines
         "instantiates": (),
+        "commented": WORD in text,  # has comments of ours, perhaps
     }
     _statements(tree.body, index, "")
     for kind, words in _TRIGGERS.items():
@@ -67,6 +71,8 @@ def build(text: str) -> dict[str, Any]:
         if lines:
             index["triggers"][kind] = tuple(lines)
     index["instantiates"] = _instantiated(text, index["classes"])
+    if index["commented"] and (marks := marks_of(text, tree)) is not None:
+        index["marks"] = marks
     return index
 
 

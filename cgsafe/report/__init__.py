@@ -15,7 +15,14 @@ if TYPE_CHECKING:
 FORMATS: dict[str, str] = {
     "text": "cgsafe.report.text",
     "concise": "cgsafe.report.concise",
+    "grouped": "cgsafe.report.grouped",
     "json": "cgsafe.report.json",
+    "json-lines": "cgsafe.report.json_lines",
+    "sarif": "cgsafe.report.sarif",
+    "github": "cgsafe.report.github",
+    "gitlab": "cgsafe.report.gitlab",
+    "junit": "cgsafe.report.junit",
+    "html": "cgsafe.report.html",
 }
 
 
@@ -31,6 +38,8 @@ class Options:
     min_confidence: str = "medium"  # as asked, to explain what is hidden
     stdin: bytes | None = None  # the text behind the path "-", for code frames
     rules: Mapping[str, type[Rule]] = field(default_factory=dict)  # by code, for what the GPU says
+    show_suppressed: bool = False  # also findings that are silenced
+    contents: Mapping[str, bytes | None] | None = None  # what files hold, instead of what is on the disk
 
 
 class Render(Protocol):
@@ -47,9 +56,27 @@ def renderer(name: str) -> Render:
     return render
 
 
-def ordered(report: Report) -> list[Finding]:
-    """The findings in the order of every format."""
-    return sorted([*report.findings, *report.accepted], key=lambda f: (f.path, f.line, f.column, f.code, f.message))
+def ordered(report: Report, options: Options | None = None) -> list[Finding]:
+    """The findings in the order of every format; with the silenced ones where the options ask for them."""
+    findings = [
+        *report.findings,
+        *report.accepted,
+        *(report.suppressed if options is not None and options.show_suppressed else ()),
+    ]
+    return sorted(findings, key=lambda f: (f.path, f.line, f.column, f.code, f.message))
+
+
+def silenced(finding: Finding) -> str:
+    """Why a finding is not reported; "" where it is."""
+    if finding.baseline == "unchanged":
+        return "in the baseline"
+    if finding.accepted:
+        return f"suppressed: `with {finding.accepted}` accepts it"
+    if finding.suppression is None:
+        return ""
+    why = f": {finding.suppression.reason}" if finding.suppression.reason else ""
+    where = f" on line {finding.suppression.line}" if finding.suppression.line else ""
+    return f"suppressed by {finding.suppression.kind}{where}{why}"
 
 
 def ordered_errors(report: Report) -> list[Problem]:

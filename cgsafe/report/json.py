@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any, TextIO
 
 from cgsafe import __version__
-from cgsafe.findings import Finding, Fix, Report, Root, Severity, Step
+from cgsafe.findings import Finding, Fix, Report, Root, Severity, Step, Suppression
 from cgsafe.report import Options, ordered, ordered_errors
 
 VERSION = 1
@@ -22,12 +22,17 @@ def render(report: Report, out: TextIO, options: Options) -> None:
 def document(report: Report, options: Options) -> dict[str, Any]:
     """The report as plain data."""
     findings = ordered(report)
+    shown = ordered(report, options)
     summary: dict[str, Any] = {
         "findings": len(findings),
         "errors": sum(finding.severity is Severity.ERROR for finding in findings),
         "warnings": sum(finding.severity is Severity.WARNING for finding in findings),
         "by_code": dict(sorted(Counter(finding.code for finding in findings).items())),
         "hidden": report.hidden,
+        "suppressed": sum(f.suppression is not None for f in report.suppressed),
+        "in_baseline": sum(f.baseline == "unchanged" for f in report.suppressed),
+        "stale_in_baseline": report.stale,
+        "untouched": report.untouched,
         "files_checked": report.files_checked,
         "files_known": report.files_known,
         "roots": report.roots,
@@ -40,13 +45,14 @@ def document(report: Report, options: Options) -> dict[str, Any]:
     return {
         "version": VERSION,
         "tool": {"name": "cgsafe", "version": __version__},
-        "findings": [finding_document(finding) for finding in findings],
+        "findings": [finding_document(finding) for finding in shown],
         "errors": [{"path": p.path, "line": p.line, "message": p.message} for p in ordered_errors(report)],
         "summary": summary,
     }
 
 
 def finding_document(finding: Finding) -> dict[str, Any]:
+    """A finding as plain data."""
     return {
         "code": finding.code,
         "name": finding.name,
@@ -66,9 +72,16 @@ def finding_document(finding: Finding) -> dict[str, Any]:
         "fix": None if finding.fix is None else _fix(finding.fix),
         "fingerprint": finding.fingerprint,
         "outside": finding.outside,
+        "source": finding.source,
+        "suppression": None if finding.suppression is None else _suppression(finding.suppression),
+        "baseline": finding.baseline,
         "region": finding.region,
         "accepted": finding.accepted,
     }
+
+
+def _suppression(suppression: Suppression) -> dict[str, Any]:
+    return {"kind": suppression.kind, "line": suppression.line, "reason": suppression.reason}
 
 
 def _root(root: Root) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TextIO
 
 from cgsafe import source
 from cgsafe.findings import Finding, Report, Root, Severity, Step
-from cgsafe.report import Options, counted, ordered
+from cgsafe.report import Options, counted, ordered, silenced
 from cgsafe.report.frame import code_frame
 from cgsafe.report.style import Style, escape
 
@@ -19,7 +19,7 @@ WIDEST_PLACE = 44  # places longer than this do not widen the column that the ot
 def render(report: Report, out: TextIO, options: Options) -> None:
     """Write the findings, and below them how many there are (unless quiet)."""
     writer = _Writer(options)
-    for finding in ordered(report):
+    for finding in ordered(report, options):
         out.writelines(line + "\n" for line in writer.finding(finding))
         out.write("\n")
     if not options.quiet:
@@ -39,8 +39,9 @@ class _Writer:
         yield from self._header(finding)
         yield from code_frame(self._lines(finding.path), finding, self._width, self._style)
         where = f" ({counted(finding.root_count, 'root')} in all)" if finding.root_count > 1 else ""
-        yield f"  {self._style('path', 'bold')}{where}:"
-        yield from self._path(finding.root, finding.trace)
+        if finding.trace:
+            yield f"  {self._style('path', 'bold')}{where}:"
+            yield from self._path(finding.root, finding.trace)
         for root, trace in finding.also:
             yield f"  {self._style('also', 'bold')}:"
             yield from self._path(root, trace)
@@ -66,6 +67,14 @@ class _Writer:
         if report.hidden:
             asked = self._options.min_confidence
             yield from self._wrapped(f"{counted(report.hidden, 'finding')} below {asked} confidence not shown.", "", "")
+        if report.untouched:
+            yield from self._wrapped(f"{counted(report.untouched, 'finding')} elsewhere, not of this change.", "", "")
+        if report.suppressed:
+            by_comment = sum(f.suppression is not None for f in report.suppressed)
+            known = len(report.suppressed) - by_comment
+            parts = [f"{by_comment} suppressed" if by_comment else "", f"{known} in the baseline" if known else ""]
+            shown = "" if self._options.show_suppressed else " (--show-suppressed shows them)"
+            yield from self._wrapped(f"{', '.join(filter(None, parts))}{shown}.", "", "")
         if found:
             codes = sorted({finding.code for finding in report.findings})
             yield from self._wrapped(f"More about each: cgsafe explain {' '.join(map(escape, codes))}", "", "")
@@ -80,8 +89,8 @@ class _Writer:
         message = escape(finding.message)
         if finding.outside:
             message += " (outside the given paths)"
-        if finding.accepted:
-            message += f" (suppressed: `with {escape(finding.accepted)}` accepts it)"
+        if silenced(finding):
+            message += f" ({escape(silenced(finding))})"
         first, *rest = self._wrapped(f"{place} {code} {kind} {message}", "", "    ")
         # Colours go in after wrapping, since they take no room.
         plain = f"{place} {code} {kind}"
@@ -131,7 +140,7 @@ class _Writer:
 
     def _lines(self, path: str) -> list[str]:
         if path not in self._files:
-            found = source.read(path, self._options.stdin)
+            found = source.read(path, self._options.stdin, self._options.contents)
             self._files[path] = found.lines if isinstance(found, source.Source) else []
         return self._files[path]
 

@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING, Any
 
 from cgsafe.events import CompiledCall, KernelLaunch, varied
+from cgsafe.marks import is_cut
 from cgsafe.values import (
     HIGH,
     LOW,
@@ -195,6 +196,8 @@ class Calls(TorchCalls):
         """Calling an object: `__call__`, or a module's hooks and `forward`."""
         classes = self.walker.classes
         definition = callee.definition
+        if self.region.captured and is_cut(definition):
+            return UNKNOWN
         for name in ("__call__", "forward"):
             found = classes.find(definition, name)
             if name == "__call__" and "__call__" in callee.state.attributes:

@@ -11,6 +11,7 @@ from typing import Any
 
 from cgsafe.events import Region
 from cgsafe.knowledge import load, tables
+from cgsafe.marks import is_cut
 from cgsafe.profiles import merged, special_packages
 from cgsafe.values import (
     BOOL,
@@ -242,6 +243,8 @@ class Facts:
             return "cut"
         if definition.name in self.current_streams and region.captured:
             return ExtInstance("torch.cuda.Stream", "current_stream")
+        if (region.captured or region.traced) and not region.hot and is_cut(definition):
+            return "cut"
         if definition.name in self.eager and region.captured and not region.hot:
             return "cut"
         if definition.name in self.sync_allowed:

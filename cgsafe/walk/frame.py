@@ -22,6 +22,7 @@ from cgsafe.values import (
     join,
     join_all,
     parts_of,
+    placed,
 )
 from cgsafe.walk.annotations import annotation_in_file, annotation_value
 from cgsafe.walk.arguments import strengthen
@@ -70,6 +71,7 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
         self.default_device = ""  # of an enclosing `with torch.device(...)`
         self.stream_stack: tuple[str, ...] = ()  # streams of the enclosing `with torch.cuda.stream(...)`
         self.streams_seen: list[str] = []
+        self.marks: dict[str, Any] | None = file.index.get("marks")  # what comments say of values
 
     # -- running ---------------------------------------------------------------------------------------------------
 
@@ -82,7 +84,10 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
         names.extend(shape.kwonly)
         if shape.kwarg is not None:
             names.append(shape.kwarg)
+        marked = self.marks["params"].get(self.node.definition.line, {}) if self.marks is not None else {}
         for name, value in zip(names, args, strict=False):
+            if name in marked:
+                value = placed(value, marked[name])
             env[name] = value
             if name in shape.cells:
                 self.node.cells[name] = value
@@ -288,8 +293,20 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
 
     def do_assign(self, node: ast.Assign) -> bool:
         value = self.eval(node.value)
+        if self.marks is not None:
+            return self.assign_marked(node, node.targets, value)
         for target in node.targets:
             self.assign(target, value, node.value)
+        return True
+
+    def assign_marked(self, node: ast.Assign | ast.AnnAssign | ast.AugAssign, targets: list[Any], value: Value) -> bool:
+        """An assignment in a file whose comments tell where some values live."""
+        assert self.marks is not None
+        kind, names = self.marks["values"].get(node.lineno + self.offset, ("", ()))
+        for target in targets:
+            self.assign(target, placed(value, kind) if kind and not names else value, node.value)
+        for name in names:
+            self.bind_name(name, placed(self.env.get(name, UNKNOWN), kind))
         return True
 
     def do_ann_assign(self, node: ast.AnnAssign) -> bool:
@@ -306,6 +323,8 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
                     self.walker.classes.promised[(part.definition, node.target.attr)] = annotated
             if value is NONE and annotated is not UNKNOWN:
                 value = join(NONE, annotated)  # a place that somebody fills later, and what with
+        if self.marks is not None:
+            return self.assign_marked(node, [node.target], value)
         self.assign(node.target, value, node.value)
         return True
 
@@ -321,7 +340,10 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
         value = self.binary(node.op, self.eval(load), self.eval(node.value), node)
         self.note_counter(node, value)
         self.augmenting = True
-        self.assign(target, value)
+        if self.marks is not None:
+            self.assign_marked(node, [target], value)
+        else:
+            self.assign(target, value)
         self.augmenting = False
         return True
 

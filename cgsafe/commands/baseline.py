@@ -1,0 +1,69 @@
+"""`cgsafe baseline`: writes the findings there are into a file, or takes those out of it that are fixed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from cgsafe.commands.common import CLEAN, FAILED, prepare, run_engine, say
+
+
+@click.command()
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    help="The baseline.  [default: that of the configuration, else cgsafe-baseline.tsv]",
+)
+@click.option(
+    "--prune", "--update", is_flag=True, help="Only take out what is fixed, and follow what has moved; add nothing."
+)
+@click.option("--select", multiple=True, metavar="CODES", help="Only these rules.")
+@click.option("--ignore", multiple=True, metavar="CODES", help="Not these rules.")
+@click.option("--min-confidence", type=click.Choice(["low", "medium", "high"], case_sensitive=False))
+@click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave out files, as in a .gitignore.")
+@click.option("--jobs", "-j", type=click.IntRange(min=0), default=0, metavar="N")
+@click.option("--no-cache", is_flag=True, help="Neither read nor write the cache.")
+@click.option("-q", "--quiet", is_flag=True, help="No summary and no progress.")
+def baseline(**options: Any) -> int:
+    """Write the findings there are into a baseline, which `cgsafe check --baseline` then leaves out.
+
+    An existing baseline is brought up to date: its entries for files that are not checked stay.
+    """
+    import os
+
+    from cgsafe.baseline import DEFAULT, Baseline, BaselineError, apply, entry_of, load, text_of
+    from cgsafe.config import baseline_of
+    from cgsafe.report import ordered_errors
+    from cgsafe.report.style import escape
+    from cgsafe.terminal import write_file
+
+    setup = prepare(options)
+    path = options["output"] or baseline_of(setup.config) or DEFAULT
+    try:
+        old = load(path) if options["prune"] or os.path.exists(path) else Baseline(path)
+    except BaselineError as error:
+        raise click.UsageError(str(error)) from None
+    report = run_engine(setup, options)
+    if report is None:
+        return FAILED
+    for problem in ordered_errors(report):
+        say(f"{escape(problem.path)}{f':{problem.line}' if problem.line else ''}: {escape(problem.message)}")
+    if report.errors:
+        say(f"{escape(path)} stays as it is, since the check was not complete")
+        return FAILED
+    if not report.files_checked:
+        say(f"nothing was checked: no Python files in {', '.join(map(escape, setup.paths))}")
+        return FAILED
+    outcome = apply(report, old, report.checked, {rule.code for rule in setup.chosen})
+    added = [] if options["prune"] else [entry_of(finding, path) for finding in report.findings]
+    entries = {*outcome.known, *outcome.unchecked, *added}
+    try:
+        write_file(path, text_of(entries))
+    except OSError as error:
+        raise click.UsageError(f"--output: cannot write `{escape(path)}`: {error.strerror}") from None
+    if not options["quiet"]:
+        say(f"{escape(path)}: {len(entries)} known ({len(added)} added, {len(outcome.stale)} taken out)")
+    return CLEAN
