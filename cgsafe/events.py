@@ -61,6 +61,8 @@ def varied(base: Region, **changes: Any) -> Region:
 
 
 HOST = region(False)  # ordinary code, outside any capture
+# What makes an object for captured code: walked as the host's, but under no default device but the CPU.
+MAKING = region(False, root="making")
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,7 @@ class Event:
     source: str  # the text of the expression that matters, on one line
     confidence: Confidence  # of the values behind the event
     why: str = ""  # where the value comes from, for the message ("`torch.max(...)`, line 50")
+    needs: str = ""  # it happens only where this class attribute of the captured module is true
 
 
 @dataclass(frozen=True)

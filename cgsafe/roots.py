@@ -11,7 +11,7 @@ from cgsafe.events import HOST, region
 from cgsafe.findings import Root
 from cgsafe.marks import is_cut
 from cgsafe.site_events import REGISTERS
-from cgsafe.values import Class, Compiled, Func, Instance, Value, parts_of
+from cgsafe.values import FALSE, Class, Compiled, Func, Instance, Value, parts_of
 from cgsafe.walk.arguments import Arguments
 from cgsafe.walk.defs import ClassDef, FunctionDef
 from cgsafe.walk.entry import root_arguments
@@ -41,6 +41,7 @@ class Start:
     explicit: bool
     warm: frozenset[Any] = frozenset()  # compiled calls that the host made before
     given: frozenset[Any] = frozenset()  # states of the objects, no modules, that the captured call gets as arguments
+    lacks: frozenset[str] = frozenset()  # class attributes that are false there: see `roots.needs` of the knowledge
 
 
 @dataclass(frozen=True)
@@ -272,7 +273,17 @@ def start_module(walker: Walker, candidate: Candidate) -> Start | None:
     node = Node(function, where, (), None)
     frame = _entry_frame(walker, node, file)
     frame.call_value(method, args.drop_first(), _Anchor(line))
-    return Start(root, node, False)
+    return Start(root, node, False, lacks=_lacks(walker, definition))
+
+
+def _lacks(walker: Walker, definition: ClassDef) -> frozenset[str]:
+    classes = walker.classes
+    lacks = []
+    for name in sorted(set(walker.tables.needs.values())):
+        found = classes.find(definition, name)
+        if found is not None and classes.member(found[0], name, found[1], None) is FALSE:
+            lacks.append(name)
+    return frozenset(lacks)
 
 
 NO_MODULE = "it is no torch.nn.Module"
@@ -332,24 +343,7 @@ def _is_abstract(walker: Walker, definition: ClassDef) -> bool:
     """A class that leaves methods to its subclasses: only these are ever made."""
     if not walker.classes.subclasses(definition):
         return False
-    return any(_raises_only(walker, m) for m in definition.methods.values())
-
-
-def _raises_only(walker: Walker, function: FunctionDef) -> bool:
-    """`raise NotImplementedError` as all of a body, or an abstract method."""
-    import ast
-
-    if any(d.endswith("abstractmethod") for d in function.decorators):
-        return True
-    text = walker.text(function.file).lines[function.first - 1 : function.last]
-    if not any("NotImplementedError" in line for line in text):
-        return False
-    try:
-        body = function.shape(walker.text(function.file)).body
-    except (SyntaxError, ValueError, RecursionError):
-        return False
-    real = [s for s in body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
-    return bool(real) and isinstance(real[0], ast.Raise)
+    return any(walker.classes.is_abstract(m) for m in definition.methods.values())
 
 
 class _Anchor:

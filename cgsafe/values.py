@@ -8,7 +8,7 @@ The file is long because containers join what they hold and joins make container
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 HIGH, MEDIUM, LOW = 3, 2, 1
 MAX_DEPTH = 6  # nesting of containers; what lies deeper is unknown
@@ -114,22 +114,41 @@ class Device(Value):
         return f"device {self.type or '?'}"
 
 
+class Variant(NamedTuple):
+    """Why a value is a tensor in some runs only: one of several implementations of a method returns one."""
+
+    method: str
+    cls: str
+    needs: str = ""  # the class attribute of the captured module without which it never meets that implementation
+
+    def __str__(self) -> str:
+        return f"when `{self.method}` returns a tensor, as in `{self.cls}`"
+
+
 class Tensor(Value):
     """A torch tensor.
 
     device: "cuda", "cpu", "pinned" (page-locked host memory), "meta" or "" (unknown).
     rank: 0 (no dimensions), -n (exactly n), 1 (one or more) or None. dtype: "b" bool, "i" integer, "f" floating or "".
-    confidence: how sure it is that this is a tensor on that device.
+    confidence: how sure it is that this is a tensor on that device. variant: in which cases it is one, if not always.
     """
 
-    __slots__ = ("confidence", "device", "dtype", "rank")
+    __slots__ = ("confidence", "device", "dtype", "rank", "variant")
+    variant: Variant | None
     device: str
     rank: int | None
     dtype: str
     confidence: int
 
-    def __new__(cls, device: str, rank: int | None = None, dtype: str = "", confidence: int = HIGH) -> Tensor:
-        key = (cls, confidence, device, dtype, rank)
+    def __new__(
+        cls,
+        device: str,
+        rank: int | None = None,
+        dtype: str = "",
+        confidence: int = HIGH,
+        variant: Variant | None = None,
+    ) -> Tensor:
+        key = (cls, confidence, device, dtype, rank, variant)
         return _interned.get(key) or _make(cls, key)
 
     def with_(self, **changes: Any) -> Tensor:
@@ -138,12 +157,14 @@ class Tensor(Value):
             changes.get("rank", self.rank),
             changes.get("dtype", self.dtype),
             changes.get("confidence", self.confidence),
+            changes.get("variant", self.variant),
         )
 
     def _describe(self) -> str:
         rank = {None: "", 1: " n-dim"}.get(self.rank, f" {-(self.rank or 0)}-dim")
         dtype = {"": "", "b": " bool", "i": " int", "f": " float"}[self.dtype]
-        return f"tensor on {self.device or '?'}{rank}{dtype} ({'?lmh'[self.confidence]})"
+        text = f"tensor on {self.device or '?'}{rank}{dtype} ({'?lmh'[self.confidence]})"
+        return f"{text} {self.variant}" if self.variant else text
 
 
 class Numpy(Value):
@@ -490,6 +511,8 @@ def _merge(a: Value, b: Value) -> Value | None:
             a.rank if a.rank == b.rank else 1 if a.rank and b.rank else None,
             a.dtype if a.dtype == b.dtype else "",
             min(a.confidence, b.confidence),
+            # What is a tensor in any case is one in all.
+            min(a.variant, b.variant) if a.variant and b.variant else None,
         )
     if isinstance(a, Const) and isinstance(b, Const):
         if a.value is None or b.value is None or isinstance(a.value, str) or isinstance(b.value, str):
@@ -566,6 +589,12 @@ def on_device(value: Value) -> tuple[list[Tensor], int]:
     """The parts of a value that may be tensors on the device, and how sure it is that one of them is."""
     found = [p for p in parts_of(value) if isinstance(p, Tensor) and p.device in ("cuda", "")]
     return found, max((t.confidence if t.device else LOW for t in found), default=LOW)
+
+
+def only_in(tensors: list[Tensor]) -> Variant | None:
+    """The variant that all of some tensors rest on; None where one of them is a tensor in any case."""
+    variants = [t.variant for t in tensors]
+    return min(v for v in variants if v) if variants and all(variants) else None
 
 
 def is_host(value: Value) -> bool:

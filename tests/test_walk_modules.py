@@ -349,9 +349,7 @@ PROGRAMS = {
         """,
 }
 
-GAPS = {
-    "ModuleDict filled by key": "an nn.ModuleDict that is filled by key in a loop",
-}
+GAPS: dict[str, str] = {}
 
 
 @pytest.mark.parametrize("program", cases(PROGRAMS, GAPS))

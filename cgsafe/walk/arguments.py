@@ -173,6 +173,9 @@ def strengthen(value: Value, annotated: Value) -> Value:
         return annotated
     if isinstance(value, Union) and UNKNOWN in value.parts:
         known = [p for p in value.parts if p is not UNKNOWN]
+        if isinstance(annotated, Tensor):
+            # Two hints at the same: what was unsure for want of the other is no guess any more.
+            known = [p.with_(confidence=max(p.confidence, MEDIUM)) if isinstance(p, Tensor) else p for p in known]
         return join_all([*known, *parts_of(annotated)]) if annotated is not UNKNOWN else value
     if isinstance(value, Tensor) and value.confidence < MEDIUM and isinstance(annotated, Tensor):
         return value.with_(confidence=MEDIUM)

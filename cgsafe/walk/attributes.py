@@ -15,9 +15,11 @@ from cgsafe.values import (
     Const,
     Func,
     Instance,
+    Tensor,
     Value,
     join,
     join_all,
+    parts_of,
 )
 from cgsafe.walk.annotations import annotation_in_file
 from cgsafe.walk.arguments import Arguments, bind
@@ -26,6 +28,12 @@ from cgsafe.walk.entry import open_value, root_arguments
 
 if TYPE_CHECKING:
     from cgsafe.walk.classes import ClassTable
+
+
+MAX_IMPLEMENTATIONS = 3  # of an abstract method; more are not followed
+MAX_ANSWERS = 8  # the same, of one that only asks: without arguments
+MAX_SUBCLASSES = 40
+_BARE_BASES = ("abc.ABC", "builtins.object", "typing.Generic", "typing.Protocol")
 
 
 class Attributes:
@@ -45,7 +53,8 @@ class Attributes:
             value = on_host(value)
         if not self._constructing and not self.walker.shallow:
             found = self.find(instance.definition, name)
-            if found is None or not isinstance(found[1], FunctionDef) or not is_property(found[1]):
+            depends = name in state.attributes and _may_move(state.attributes[name])  # on who asks: see `_moved`
+            if not depends and (found is None or not isinstance(found[1], FunctionDef) or not is_property(found[1])):
                 state.known[name] = value
         return value
 
@@ -55,8 +64,15 @@ class Attributes:
         found = self.find(definition, name)
         if found is not None and isinstance(found[1], FunctionDef) and is_property(found[1]):
             return self.read_property(found[1], found[0], instance, frame, node)
+        if state.generic and found is not None and isinstance(found[1], FunctionDef) and self.is_abstract(found[1]):
+            limit = MAX_ANSWERS if self._asks(found[1]) else MAX_IMPLEMENTATIONS
+            implemented = self.implementations(definition, name, limit)
+            if implemented:
+                return join_all(implemented)
         value = state.attributes.get(name)
         if value is not None:
+            if _may_move(value):
+                return self._moved(instance, name, value, frame)
             if value is UNKNOWN or isinstance(value, Const):
                 # A constant that other methods change is none.
                 late = self.late(instance, name)
@@ -84,6 +100,70 @@ class Attributes:
         if annotated is not None:
             return annotated
         return late
+
+    def _moved(self: ClassTable, instance: Instance, name: str, made: Value, frame: Any) -> Value:
+        """A tensor that the constructor leaves on the CPU: where another method moves it, only that one sees it there."""
+        late = self.late(instance, name)
+        if late is None or not any(isinstance(p, Tensor) and not _may_move(p) for p in parts_of(late)):
+            return made
+        reader = frame.node.definition if frame is not None else None
+        moves = any(method is reader for method, _ in self._assigning[instance.definition][name])
+        return made if moves else late
+
+    def lacks(self: ClassTable, value: Value, name: str) -> bool:
+        """True for an object that surely has no such attribute."""
+        if not isinstance(value, Instance) or any(e not in _BARE_BASES for e in self.externals(value.definition)):
+            return False
+        return self.find(value.definition, "__getattr__") is None and self.attribute(value, name, None, None) is None
+
+    def implementations(self: ClassTable, definition: ClassDef, name: str, limit: int) -> list[Value]:
+        """The methods that the known subclasses have for an abstract one; none where there are too many to follow."""
+        found: dict[FunctionDef, Value] = {}
+        seen: set[ClassDef] = set()
+        waiting = [definition]
+        while waiting:
+            cls = waiting.pop(0)
+            for sub in self.subclasses(cls):
+                if sub in seen:
+                    continue
+                seen.add(sub)
+                waiting.append(sub)
+                method = sub.methods.get(name)
+                if method is None or self.is_abstract(method):
+                    continue
+                value = self.member(sub, name, method, self.generic(sub))
+                if value is not None:
+                    found[method] = value
+            if len(seen) > MAX_SUBCLASSES or len(found) > limit:
+                return []
+        return list(found.values())
+
+    def _asks(self: ClassTable, function: FunctionDef) -> bool:
+        try:
+            shape = function.shape(self.walker.text(function.file))
+        except (SyntaxError, ValueError, RecursionError):
+            return False
+        return len(shape.params) == 1 and not shape.kwonly
+
+    def is_abstract(self: ClassTable, function: FunctionDef) -> bool:
+        """`raise NotImplementedError` as all of a body, or an abstract method."""
+        known = self._abstract.get(function)
+        if known is None:
+            known = self._abstract[function] = self._is_abstract(function)
+        return known
+
+    def _is_abstract(self: ClassTable, function: FunctionDef) -> bool:
+        if any(d.endswith("abstractmethod") for d in function.decorators):
+            return True
+        text = self.walker.text(function.file)
+        if not any("NotImplementedError" in line for line in text.lines[function.first - 1 : function.last]):
+            return False
+        try:
+            body = function.shape(text).body
+        except (SyntaxError, ValueError, RecursionError):
+            return False
+        real = [s for s in body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
+        return bool(real) and isinstance(real[0], ast.Raise)
 
     def _open_field(self: ClassTable, definition: ClassDef, name: str, default: Value) -> Value:
         annotated = self._annotation(definition, name)
@@ -333,6 +413,11 @@ def _depends(walker: Any, method: FunctionDef, name: str) -> bool:
 
 def _assigns(node: ast.AST) -> bool:
     return isinstance(node, (ast.AnnAssign, ast.AugAssign))
+
+
+def _may_move(value: Value) -> bool:
+    """True for a tensor that is not on the GPU, or not known to be."""
+    return isinstance(value, Tensor) and value.device in ("cpu", "")
 
 
 def _last_name(node: ast.expr) -> str:

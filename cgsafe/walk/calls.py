@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
-from cgsafe.events import CompiledCall, KernelLaunch, varied
+from cgsafe.events import MAKING, CompiledCall, KernelLaunch, varied
 from cgsafe.marks import is_cut
 from cgsafe.values import (
     HIGH,
@@ -14,6 +14,7 @@ from cgsafe.values import (
     NONE,
     NUMPY,
     SETTINGS,
+    TRUE,
     UNKNOWN,
     Bound,
     Class,
@@ -30,6 +31,7 @@ from cgsafe.values import (
     Tensor,
     Union,
     Value,
+    Variant,
     join_all,
     on_device,
     parts_of,
@@ -48,6 +50,12 @@ def on_host(value: Value) -> Value:
     return join_all(
         [p.with_(device="cpu") if isinstance(p, Tensor) and p.device != "pinned" else p for p in parts_of(value)]
     )
+
+
+def implementation(callee: Value) -> FunctionDef | None:
+    """The method of a class that a callable stands for."""
+    func = callee.func if isinstance(callee, Bound) else None
+    return func.definition if isinstance(func, Func) and func.definition.cls is not None else None
 
 
 class Calls(TorchCalls):
@@ -123,8 +131,9 @@ class Calls(TorchCalls):
         if kind is ExtInstance:
             return self.call_external_instance(callee, args, node)  # type: ignore[arg-type]
         if kind is Union:
-            results = [self.call_value(p, args, node) for p in callee.parts if p is not NONE]  # type: ignore[attr-defined]
-            return join_all(results)
+            parts = [p for p in callee.parts if p is not NONE]  # type: ignore[attr-defined]
+            results = [self.call_value(p, args, node) for p in parts]
+            return join_all(self.as_variants(parts, results))
         if kind is Partial:
             assert isinstance(callee, Partial)
             merged = Arguments(
@@ -134,6 +143,27 @@ class Calls(TorchCalls):
         if kind is Compiled:
             return self.call_compiled(callee, args, node)  # type: ignore[arg-type]
         return callee if callee is SETTINGS else UNKNOWN
+
+    def as_variants(self: Frame, callees: list[Value], results: list[Value]) -> list[Value]:
+        """Several implementations of one method were called: where only some return a tensor, it is known which."""
+        if all(any(isinstance(p, Tensor) for p in parts_of(r)) for r in results):
+            return results
+        marked: list[Value] = []
+        for callee, result in zip(callees, results, strict=True):
+            owner = implementation(callee)
+            if owner is not None and any(isinstance(p, Tensor) for p in parts_of(result)):
+                needs = next((n for own, n in self.tables.needs.items() if self._says(owner, own)), "")
+                cls = owner.cls.name if owner.cls is not None else ""
+                variant = Variant(owner.name, cls, needs)
+                result = join_all(
+                    [p.with_(variant=p.variant or variant) if isinstance(p, Tensor) else p for p in parts_of(result)]
+                )
+            marked.append(result)
+        return marked
+
+    def _says(self: Frame, method: FunctionDef, attribute: str) -> bool:
+        found = self.walker.classes.find(method.cls, attribute) if method.cls is not None else None
+        return found is not None and self.walker.classes.member(found[0], attribute, found[1], None) is TRUE
 
     def call_function(self: Frame, definition: FunctionDef, scope: Any, args: Arguments, node: Any) -> Value:
         verdict = self.tables.function_verdict(definition, self.region)
@@ -190,7 +220,7 @@ class Calls(TorchCalls):
             return classes.generic(definition)
         if any(e.startswith("torch.autograd.") for e in externals):
             return classes.generic(definition)
-        return classes.instantiate(definition, args, self.region.captured)
+        return classes.instantiate(definition, args, self.region.captured or self.region is MAKING)
 
     def call_instance(self: Frame, callee: Instance, args: Arguments, node: Any) -> Value:
         """Calling an object: `__call__`, or a module's hooks and `forward`."""
@@ -386,5 +416,5 @@ class Calls(TorchCalls):
             confidence,
             how=how,
             partly=" or ".join(dict.fromkeys(others)),
-            why=self.origin_of(node),
+            **self.reason(waits, node),
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
-from cgsafe.events import HOST
+from cgsafe.events import HOST, MAKING, Region
 from cgsafe.values import (
     NONE,
     SETTINGS,
@@ -75,6 +75,7 @@ class ClassTable(Attributes):
         self._decorated: set[ClassDef] = set()
         self._decorating: list[ClassDef] = []  # whose decorators are at work: what is found meanwhile may still change
         self._found: dict[tuple[ClassDef, str], tuple[ClassDef, Any] | None] = {}
+        self._abstract: dict[FunctionDef, bool] = {}
         self._is_settings: dict[ClassDef, bool] = {}
         self.promised: dict[tuple[ClassDef, str], Value] = {}  # annotations of attributes that start out empty
         self._assigning: dict[ClassDef, dict[str, list[tuple[FunctionDef, ClassDef]]]] = {}
@@ -265,7 +266,7 @@ class ClassTable(Attributes):
                 label += " made there"
             state = self.states[key] = State(definition, bound, label, depth, False, transient)
             instance = Instance(definition, state)
-            self._construct(instance, args)
+            self._construct(instance, args, MAKING if transient and not self.is_module(definition) else HOST)
             return instance
         return Instance(definition, state)
 
@@ -299,7 +300,7 @@ class ClassTable(Attributes):
                         names[name] = None
         return list(names)
 
-    def _construct(self, instance: Instance, args: Arguments) -> None:
+    def _construct(self, instance: Instance, args: Arguments, where: Region) -> None:
         state, definition = instance.state, instance.definition
         state.started = True
         init = self.initializer(definition)
@@ -307,7 +308,7 @@ class ClassTable(Attributes):
             self._constructing.append(state)
             depth, self.walker.host_depth = self.walker.host_depth, 0
             try:
-                self.walker.call(init[1], init[0].scope, args.prepend(instance), HOST)
+                self.walker.call(init[1], init[0].scope, args.prepend(instance), where)
             finally:
                 self._constructing.pop()
                 self.walker.host_depth = depth
@@ -318,7 +319,7 @@ class ClassTable(Attributes):
             if post is not None and isinstance(post[1], FunctionDef):
                 self._constructing.append(state)
                 try:
-                    self.walker.call(post[1], post[0].scope, Arguments([instance]), HOST)
+                    self.walker.call(post[1], post[0].scope, Arguments([instance]), where)
                 finally:
                     self._constructing.pop()
 

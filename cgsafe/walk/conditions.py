@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cgsafe.events import TruthTest
 from cgsafe.values import (
+    LOW,
     NONE,
     SETTINGS,
     UNKNOWN,
@@ -28,6 +29,7 @@ from cgsafe.values import (
     join_all,
     kind_of,
     on_device,
+    only_in,
     parts_of,
     truth,
 )
@@ -96,12 +98,14 @@ class Conditions:
         open_false: list[Refinements] = []
         result: bool | None = is_and
         stopped = False
+        undecided = self.undecided
         for operand in node.values:
             outcome, when_true, when_false = self.condition(operand, form, owner)
             if outcome is (not is_and):
                 result, stopped = (not is_and), True
                 break
             if outcome is None:
+                self.undecided = (*self.undecided, _optional(operand, is_and))
                 result = None
                 open_true.append(when_true)
                 open_false.append(when_false)
@@ -109,6 +113,7 @@ class Conditions:
             self.refine(refinements)
             all_true.extend(when_true)
             all_false.extend(when_false)
+        self.undecided = undecided
         bound = {k: v for k, v in self.env.items() if k not in before and "." not in k}
         self.env = before
         before.update(bound)
@@ -184,8 +189,33 @@ class Conditions:
         ):
             doubt = Const(f"only where `{ast.unparse(node.left)}` is {right.name}")
             (when_true if isinstance(op, ast.Eq) else when_false).append((DOUBT, doubt))
-        self._device_refinements(node, op, right, when_true, when_false)
+        if isinstance(op, (ast.Eq, ast.NotEq)):
+            self._device_refinements(node, op, right, when_true, when_false)
+            if isinstance(right, Const) and right.value.__class__ is int:
+                self._rank_refinements(node, op, right.value, when_true, when_false)
         return outcome, when_true, when_false
+
+    def _rank_refinements(
+        self: Frame, node: ast.Compare, op: ast.cmpop, rank: int, when_true: Refinements, when_false: Refinements
+    ) -> None:
+        """`x.ndim == 2` and its like say how many dimensions `x` has."""
+        from cgsafe.walk.frame import dotted_path
+
+        path = dotted_path(measured) if (measured := _measured(node.left)) is not None else None
+        value = self.env.get(path) if path is not None else None
+        if path is None or value is None:
+            return
+        parts = parts_of(value)
+        yes = [
+            _of_rank(p, rank) for p in parts if not isinstance(p, Tensor) or p.rank in (None, -rank, 1 if rank else 0)
+        ]
+        no = [p for p in parts if not isinstance(p, Tensor) or p.rank != -rank or p.rank is None]
+        if isinstance(op, ast.NotEq):
+            yes, no = no, yes
+        if yes:
+            when_true.append((path, join_all(yes)))
+        if no:
+            when_false.append((path, join_all(no)))
 
     def _device_refinements(
         self: Frame, node: ast.Compare, op: ast.cmpop, right: Value, when_true: Refinements, when_false: Refinements
@@ -193,8 +223,6 @@ class Conditions:
         """`x.device.type == "cpu"` and its like say where `x` is."""
         from cgsafe.walk.frame import dotted_path
 
-        if not isinstance(op, (ast.Eq, ast.NotEq)):
-            return
         named = right.type if isinstance(right, Device) else right.value if isinstance(right, Const) else None
         if not isinstance(named, str) or not named:
             return
@@ -342,6 +370,8 @@ class Conditions:
         others: list[str] = []
         if isinstance(value, Union):
             others = [describe(p) for p in value.parts if p not in waits and p is not NONE]
+        if self.undecided and (only_in(waits) or any(g not in ast.unparse(node) for g in self.undecided if g)):
+            confidence = LOW  # two things that may or may not be so
         self.emit(
             TruthTest,
             node,
@@ -349,9 +379,17 @@ class Conditions:
             form=form,
             raises=isinstance(owner, ast.If) and isinstance(owner.body[0], ast.Raise),
             partly=" or ".join(dict.fromkeys(others)),
-            why=self.origin_of(node),
+            **self.reason(waits, node),
             group=(owner.lineno + self.offset, owner.col_offset),
         )
+
+    def reason(self: Frame, waits: list[Tensor], node: ast.AST) -> dict[str, str]:
+        """Why an event concerns a tensor: where it comes from, and in which cases it is one."""
+        variant = only_in(waits)
+        origin = self.origin_of(node)
+        if variant is None:
+            return {"why": origin}
+        return {"why": "; ".join(t for t in (str(variant), origin) if t), "needs": variant.needs}
 
     def origin_of(self: Frame, node: ast.AST) -> str:
         """Where the variables of an expression come from, as text: `torch.max(p) + 1`, line 81."""
@@ -364,6 +402,37 @@ class Conditions:
                 if origin is not None and any(isinstance(p, Tensor) for p in parts_of(value or UNKNOWN)):
                     return f"`{child.id}` is `{source_of(origin)}` (line {origin.lineno + self.offset})"
         return ""
+
+
+def _optional(operand: ast.expr, is_and: bool) -> str:
+    """The input that must be given for what comes behind `x is not None and` to run; empty for other operands."""
+    if isinstance(operand, ast.Compare) and isinstance(operand.ops[0], ast.IsNot if is_and else ast.Is):
+        right = operand.comparators[0]
+        if isinstance(right, ast.Constant) and right.value is None:
+            return ast.unparse(operand.left)
+    return ""
+
+
+def _measured(node: ast.expr) -> ast.expr | None:
+    """`x` of `x.ndim`, `x.dim()`, `len(x.shape)` and `len(x.size())`."""
+    if isinstance(node, ast.Attribute):
+        return node.value if node.attr == "ndim" else None
+    if not isinstance(node, ast.Call):
+        return None
+    function = node.func
+    if isinstance(function, ast.Attribute):
+        return function.value if function.attr == "dim" and not node.args else None
+    if isinstance(function, ast.Name) and function.id == "len" and len(node.args) == 1:
+        shape = node.args[0]
+        if isinstance(shape, ast.Call) and not shape.args:
+            shape = shape.func
+        if isinstance(shape, ast.Attribute) and shape.attr in ("shape", "size"):
+            return shape.value
+    return None
+
+
+def _of_rank(value: Value, rank: int) -> Value:
+    return value.with_(rank=-rank) if isinstance(value, Tensor) else value
 
 
 def describe(value: Value) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cgsafe.values import (
     BOOL,
     INT,
+    NEVER,
     NONE,
     OBJECT,
     STR,
@@ -76,6 +77,8 @@ def sequence_method(frame: Frame, receiver: Seq, name: str, args: Arguments, nod
         changed = Seq(receiver.kind, receiver.items[::-1]) if receiver.items is not None else None
     elif name == "clear":
         changed = Seq(receiver.kind, ())
+    elif name == "numel":
+        result = INT  # of a shape
     elif name == "_replace":
         result = receiver
     else:
@@ -159,6 +162,9 @@ _STRING_RESULTS: dict[str, Value] = {
 }
 
 
+_OF_SCALARS = frozenset(("item", "tolist", "numpy", "cpu"))  # of numpy's numbers too
+
+
 def plain_method(frame: Frame, receiver: Value, name: str, args: Arguments, node: Any) -> Value:
     if isinstance(receiver, Const) and isinstance(receiver.value, str):
         if name == "format":
@@ -179,6 +185,9 @@ def plain_method(frame: Frame, receiver: Value, name: str, args: Arguments, node
                 return UNKNOWN
     if kind_of(receiver) == "shape":
         return INT
+    if kind_of(receiver) in ("bool", "int", "float") and name in frame.tables.methods and not hasattr(1.0, name):
+        # Only a tensor has this method: where a number is one possibility, it is none here.
+        return NEVER if name not in _OF_SCALARS and name not in _STRING_RESULTS else _STRING_RESULTS.get(name, receiver)
     if kind_of(receiver) in ("str", "int", "float"):
         return _STRING_RESULTS.get(name, STR if kind_of(receiver) == "str" else INT)
     return OBJECT if kind_of(receiver) == "object" else UNKNOWN

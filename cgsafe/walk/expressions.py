@@ -118,7 +118,10 @@ class Expressions(Operators, Comprehensions):
             return self.module_attribute(base, name)
         if isinstance(base, Union):
             parts = [p for p in base.parts if p is not NONE]
-            return join_all([self.attribute(p, name, node) for p in parts])
+            found = [(p, self.attribute(p, name, node)) for p in parts]
+            # What has no such attribute cannot be what is meant.
+            kept = [v for p, v in found if v is not UNKNOWN or not self.walker.classes.lacks(p, name)]
+            return join_all(kept)
         if isinstance(base, Class):
             return self.class_attribute(base, name, node)
         if isinstance(base, Super):

@@ -51,6 +51,8 @@ class Facts:
         self.waiting_methods: dict[str, list[str]] = {c: calls["waits"][c] for c in ("Event", "Stream")}
         self.sized_methods = frozenset(calls["arguments"]["sizes"])
         self.conversions = frozenset(calls["arguments"]["conversions"])
+        self.filling_methods = frozenset(calls["arguments"]["fills"])
+        self.filling_functions = frozenset(f"torch.{name}" for name in calls["arguments"]["fills"])
         self.checkpoint_options = frozenset(calls["arguments"]["checkpoint"])
         self.read_arguments: dict[str, tuple[int, str]] = {name: (at, by) for name, (at, by) in calls["reads"].items()}
         self.number_arguments: dict[str, list[tuple[int, str]]] = {

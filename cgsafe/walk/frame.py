@@ -18,6 +18,8 @@ from cgsafe.values import (
     Func,
     Instance,
     Seq,
+    Tensor,
+    Union,
     Value,
     join,
     join_all,
@@ -59,6 +61,7 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
         self.watch: list[tuple[str, Value]] | None = None  # collects assignments to attributes of `self`
         self.class_scope: Any = None
         self.augmenting = False  # `x += y` is at work: of a tensor, that changes x itself
+        self.undecided: tuple[str, ...] = ()  # operands before the one at hand that may end its `and` or `or`
         self.branches = 0  # how many conditions the current statement stands under
         self.tests: list[ast.expr] = []  # those conditions, as far as they are `if`s
         self.loops: list[tuple[list[Env], list[Env]]] = []  # (environments at break, at continue)
@@ -386,7 +389,27 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
             self.tests.pop()
         merged = self.merge(env_one, env_two)
         self.env = merged if merged is not None else before
+        if falls_one and falls_two:
+            self._moved_if(node.body)
         return falls_one or falls_two
+
+    def _moved_if(self, body: list[ast.stmt]) -> None:
+        """Whoever moves a tensor under a condition moves it where that is needed: elsewhere it hardly is on the CPU."""
+        for statement in body:
+            if statement.__class__ is not ast.Assign or len(statement.targets) != 1:  # type: ignore[attr-defined]
+                continue
+            call = statement.value  # type: ignore[attr-defined]
+            if call.__class__ is not ast.Call or call.func.__class__ is not ast.Attribute:
+                continue
+            path = dotted_path(statement.targets[0]) if call.func.attr in ("to", "cuda") else None  # type: ignore[attr-defined]
+            value = self.env.get(path) if path is not None else None
+            if path is not None and isinstance(value, Union):
+                self.env[path] = join_all(
+                    [
+                        p.with_(confidence=LOW) if isinstance(p, Tensor) and p.device in ("cpu", "pinned") else p
+                        for p in value.parts
+                    ]
+                )
 
     def do_try(self, node: Any) -> bool:
         before = dict(self.env)

@@ -14,6 +14,7 @@ from cgsafe.events import HostCopy
 from cgsafe.values import (
     HIGH,
     LOW,
+    MEDIUM,
     NUMPY,
     UNKNOWN,
     Const,
@@ -86,6 +87,8 @@ class HostCopies:
                         confidence = min(base.confidence, key.confidence)
                         self.emit(HostCopy, node, confidence, how="index", index=ast.unparse(part))
                 elif isinstance(key, Tensor) and key.device == "cuda":
+                    if key.dtype == "" and _is_mask(part, self.tables.mask_suffixes):
+                        key = key.with_(dtype="b", confidence=min(key.confidence, MEDIUM))
                     if key.dtype == "b" and key.rank != 0:
                         masked = True
                         if not store:
@@ -194,3 +197,9 @@ def _stays(value: Seq) -> bool:
 
 def _is_empty(data: Seq) -> bool:
     return data.items is not None and all(isinstance(i, Seq) and _is_empty(i) for i in data.items)
+
+
+def _is_mask(node: ast.expr, suffixes: tuple[str, ...]) -> bool:
+    """True for a variable that is called a mask."""
+    name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+    return name.endswith(suffixes)

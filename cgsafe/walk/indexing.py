@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cgsafe.values import (
     INT,
+    NEVER,
     NONE,
     NUMPY,
     STR,
@@ -112,7 +113,8 @@ class Indexing:
         values = [v for k, v in base.items if not isinstance(key, TextWith) or (isinstance(k, str) and key.part in k)]
         if base.other is not None:
             values.append(base.other)
-        return join_all(values)
+        # What is looked up in a mapping that is known to be empty is not found: nothing comes of it.
+        return join_all(values) if values or base.items else NEVER
 
     def _instance_item(self: Frame, base: Instance, key: Value, node: ast.Subscript) -> Value:
         classes = self.walker.classes
@@ -215,14 +217,7 @@ class Indexing:
         results: list[Value] = []
         for part in parts_of(base):
             if isinstance(part, Dict):
-                items = part.as_dict()
-                if isinstance(key, Const):
-                    known = items.get(key.value)
-                    items[key.value] = value if known is None or self.branches == 0 else join(known, value)
-                    results.append(Dict(items, part.other))
-                else:
-                    other = value if part.other is None else join(part.other, value)
-                    results.append(Dict(items, other))
+                results.append(self._with_item(part, key, value))
             elif isinstance(part, Seq) and part.kind == "list":
                 if part.items is not None and isinstance(key, Const) and isinstance(key.value, int):
                     if -len(part.items) <= key.value < len(part.items) and self.branches == 0:
@@ -235,6 +230,8 @@ class Indexing:
             elif isinstance(part, Tensor):
                 self.tensor_store(part, key, value, target)
                 results.append(part)
+            elif isinstance(part, ExtInstance) and isinstance(part.detail, Dict):
+                results.append(ExtInstance(part.name, self._with_item(part.detail, key, value)))
             else:
                 if isinstance(part, Numpy):
                     self.read_host(value, target, "__array__")
@@ -242,6 +239,14 @@ class Indexing:
                     self._store_in_instance(part, key, value, target)
                 results.append(part)
         self.rebind(target.value, join_all(results) if results else base)
+
+    def _with_item(self: Frame, base: Dict, key: Value, value: Value) -> Dict:
+        items = base.as_dict()
+        if not isinstance(key, Const):
+            return Dict(items, value if base.other is None else join(base.other, value))
+        known = items.get(key.value)
+        items[key.value] = value if known is None or self.branches == 0 else join(known, value)
+        return Dict(items, base.other)
 
     def _store_in_instance(self: Frame, base: Instance, key: Value, value: Value, target: ast.Subscript) -> None:
         found = self.walker.classes.find(base.definition, "__setitem__")

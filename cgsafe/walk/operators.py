@@ -39,6 +39,7 @@ from cgsafe.values import (
     join,
     join_all,
     kind_of,
+    only_in,
     parts_of,
 )
 from cgsafe.walk.arguments import Arguments
@@ -321,7 +322,7 @@ def elementwise(values: list[Value], dtype: str = "") -> Tensor:
             dtype = "i"
         elif kinds == {"b"} and host <= {"bool"}:
             dtype = "b"
-    return Tensor(device, rank, dtype, confidence)
+    return Tensor(device, rank, dtype, confidence, only_in(tensors))
 
 
 def _fold(op: ast.operator, left: Any, right: Any) -> Value:

@@ -9,6 +9,7 @@ from cgsafe.knowledge import Condition, Entry, parse_entry
 from cgsafe.values import (
     BOOL,
     HIGH,
+    INT,
     LOW,
     MEDIUM,
     NONE,
@@ -84,6 +85,8 @@ class TorchCalls(TorchResults, HostCopies):
         entry = parse_entry(value)
         if name in tables.waits:
             self.note_wait(name, node)
+        elif name in tables.filling_functions:
+            self.read_fill(name.rpartition(".")[2], args, node)
         elif name == "torch.nn.functional.interpolate":
             self.read_sizes([v for v in (args.get(1, "size"), args.get(2, "scale_factor")) if v is not None], node)
         elif name == "torch._foreach_copy_" and len(args.positional) > 1:
@@ -232,14 +235,15 @@ class TorchCalls(TorchResults, HostCopies):
     def call_method(self: Frame, receiver: Value, name: str, args: Arguments, node: Any) -> Value:
         """A method, by name, of a value that is no object of the checked code."""
         if isinstance(receiver, Tensor):
+            tables = self.tables
             if self.region.captured and "generator" in args.keywords:
                 self.note_generator(args, node)
-            value = self.tables.methods.get(name)
-            if self.region.captured and name in self.tables.frozen_methods:
+            value = tables.methods.get(name)
+            if self.region.captured and name in tables.frozen_methods:
                 self.note_frozen_method(receiver, name, node)
             if value is None:
                 return UNKNOWN
-            if name in self.tables.sized_methods:
+            if name in tables.sized_methods:
                 self.read_sizes(args.positional, node)
                 if name in ("view", "reshape") and args.star is None:
                     sizes = args.positional
@@ -257,10 +261,10 @@ class TorchCalls(TorchResults, HostCopies):
                     self.note_data(data, receiver.device, receiver.confidence, node)
                 if receiver.device == "cpu":
                     self.read_host(data, node, "to-cpu")
-            elif name in ("masked_fill", "masked_fill_", "index_fill", "index_fill_") and len(args.positional) > 1:
-                for part in parts_of(args.positional[-1]):
-                    if isinstance(part, Tensor) and part.rank == 0:
-                        self.read_host(part, node, name)
+            elif name in tables.filling_methods:
+                self.read_fill(name, args.prepend(receiver), node)
+            elif name == "dim" or (name == "size" and args.get(0, "dim") is None):
+                return self.tensor_attribute(receiver, "ndim" if name == "dim" else "shape", node)
             elif name in ("index_put_", "index_put") and len(args.positional) > 1:
                 self._index_put(receiver, args, node)
             elif name == "copy_" and receiver.device in ("cpu", "pinned"):
@@ -283,6 +287,11 @@ class TorchCalls(TorchResults, HostCopies):
             if base.device in ("cuda", "cpu") and base.confidence >= MEDIUM:
                 return Const(base.device == wanted)
             return BOOL
+        if base.rank is not None and base.rank <= 0:
+            if name == "ndim":
+                return Const(-base.rank)
+            if name == "shape":
+                return Seq("tuple", (INT,) * -base.rank)
         value = self.tables.attributes.get(name)
         if value is not None:
             return self.result(parse_entry(value).returns, name, Arguments([base]), node)
@@ -317,6 +326,15 @@ class TorchCalls(TorchResults, HostCopies):
             self.note_store(base, key, value, target)
         elif base.device in ("cpu", "pinned") and base.confidence == HIGH:
             self.read_host(value, target, "copy")
+
+    def read_fill(self: Frame, name: str, args: Arguments, node: Any) -> None:
+        """`masked_fill(x, mask, value)` and its like: a 0-dim tensor as the value is read on the host."""
+        value = args.get(len(args.positional) - 1 if "value" not in args.keywords else -1, "value")
+        if value is None or len(args.positional) + ("value" in args.keywords) < 3:
+            return
+        for part in parts_of(value):
+            if isinstance(part, Tensor) and part.rank == 0:
+                self.read_host(part, node, name)
 
     def _index_put(self: Frame, base: Tensor, args: Arguments, node: Any) -> None:
         """`x.index_put_((mask,), values)`: a mask with values on the device is counted first."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
+from cgsafe.events import MAKING
 from cgsafe.knowledge import Spec
 from cgsafe.values import (
     BOOL,
@@ -200,7 +201,7 @@ class TorchResults:
         if self.default_device:
             return self.default_device
         # While modules are made, a default device may be set, or the module is moved later.
-        if self.region.captured or (self.shape is None and self.class_scope is None):
+        if self.region.captured or self.region is MAKING or (self.shape is None and self.class_scope is None):
             return "cpu"  # as is what a module makes when it is imported
         return ""
 
@@ -265,6 +266,10 @@ class TorchResults:
             return value.with_(rank=found[0].rank)
         return value
 
+    def _spec_factory_scalar(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
+        value = self._spec_factory(spec, args, node)
+        return value.with_(rank=0) if isinstance(value, Tensor) else value
+
     def _spec_data(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
         data = args.get(0, "data", "obj")
         fallback = self._default_device()
@@ -284,6 +289,8 @@ class TorchResults:
         elif data is NUMPY:
             fallback = "cpu"
         device, certain = self._new_device(args, fallback)
+        if data is UNKNOWN and _is_called(node, "tensor"):
+            self.note_data(OBJECT, device, MEDIUM, node)  # hardly a tensor: PyTorch warns of that
         if device == "cpu" and fallback == "cuda" and data is not None:
             self.read_host(data, node, "to-cpu")
         self.note_data(data, device, certain, node)
@@ -421,6 +428,12 @@ def _collect(value: Value, found: list[Tensor], depth: int) -> None:
         elif isinstance(part, Seq) and depth:
             for item in part.items or ((part.element,) if part.element is not None else ()):
                 _collect(item, found, depth - 1)
+
+
+def _is_called(node: Any, name: str) -> bool:
+    """True for a call of something by that bare name, or as the last part of a dotted one."""
+    function = node.func if isinstance(node, ast.Call) else None
+    return getattr(function, "attr", None) == name or getattr(function, "id", None) == name
 
 
 def _is_callable(value: Value) -> bool:
