@@ -31,6 +31,7 @@ from cgsafe.walk.arguments import strengthen
 from cgsafe.walk.calls import Calls
 from cgsafe.walk.conditions import DOUBT, Conditions
 from cgsafe.walk.expressions import EXPRESSIONS, Expressions
+from cgsafe.walk.frozen import Frozen
 from cgsafe.walk.indexing import Indexing
 from cgsafe.walk.loops import Loops
 from cgsafe.walk.patterns import Patterns
@@ -41,7 +42,7 @@ from cgsafe.walk.withs import Withs
 Env = dict[str, Value]
 
 
-class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, Stores, Streams):
+class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, Stores, Frozen, Streams):
     """Executes statements on an environment of abstract values.
 
     `env` maps variable names, and dotted paths such as `self.x` that were assigned or narrowed here, to values.
