@@ -127,6 +127,7 @@ class Walker:
         self.keep_accepted = False  # walk what stands in blocks in which a wait is accepted, instead of leaving it out
         self.nodes: dict[Any, Node] = {}
         self._provisional: dict[Any, Node] = {}
+        self._settled: dict[Any, Node] = {}  # by the arguments as they were given
         self._active: dict[Any, int] = {}  # key -> position on the stack
         self._low: list[float] = []  # per active call: the lowest stack position that its result depends on
         self._names: dict[tuple[str, str], Value] = {}
@@ -359,6 +360,13 @@ class Walker:
         host = not region.captured and not region.traced
         if self.shallow or (host and self.host_depth >= self.host_limit and definition.name != "__init__"):
             return self._glance(definition, scope, shape, region)
+        given = None
+        if scope is None:
+            # Outside of closures, the same arguments bind to the same values: what they led to is known at once.
+            given = (definition, region, tuple(args.positional), tuple(args.keywords.items()), args.star, args.rest)
+            settled = self._settled.get(given)
+            if settled is not None:
+                return settled
         bound = bind(self, definition, shape, args, region, scope)
         key = (definition, scope, region, bound)
         known = self.nodes.get(key) or self._provisional.get(key)
@@ -368,6 +376,8 @@ class Walker:
                 position = self._active.get(key, 0)
                 if self._low:
                     self._low[-1] = min(self._low[-1], position)
+            elif given is not None and key in self.nodes:
+                self._settled[given] = known
             return known
         node = Node(definition, region, bound, scope)
         if len(self._active) >= MAX_STACK or node.depth > MAX_SCOPE_DEPTH + 4:
@@ -388,6 +398,8 @@ class Walker:
             self.host_depth -= 1
         else:
             self._run(key, node, shape)
+        if given is not None and key in self.nodes:
+            self._settled[given] = node
         return node
 
     def _glance(self, definition: FunctionDef, scope: Node | None, shape: Any, region: Region) -> Node:
