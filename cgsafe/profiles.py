@@ -63,6 +63,12 @@ def _answers(value: Any, keys: tuple[str, ...]) -> dict[str, Any]:
     return _table(value, keys, ANSWERS)
 
 
+def _answers_in(value: Any, keys: tuple[str, ...]) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ProfileError(keys, "expected a table of patterns")
+    return {pattern: _answers(answers, (*keys, pattern)) for pattern, answers in value.items()}
+
+
 def _kinds(value: Any, keys: tuple[str, ...]) -> dict[str, Any]:
     return _table(value, keys, KINDS)
 
@@ -98,6 +104,7 @@ SCHEMA: dict[str, dict[str, Reader]] = {
                 "not_captured_modules",
                 "not_captured_classes",
                 "not_run",
+                "warmed",
                 "host_only_folders",
             ),
             _names,
@@ -114,9 +121,9 @@ SCHEMA: dict[str, dict[str, Reader]] = {
     "objects": {"host": _names, "fields": _fields},
     "host_names": dict.fromkeys(("prefixes", "suffixes", "numpy_prefixes", "numpy_suffixes"), _names),
     "tensor_names": {"mask_suffixes": _names},
-    "guards": {"external": _answers, "named": _answers},
+    "guards": {"external": _answers, "in_classes": _answers_in, "named": _answers},
     "idioms": {"current_stream": _idiom},
-    "doubts": {"dtypes": _names},
+    "doubts": {"dtypes": _names, "switches": _names},
     "libraries": {"waits": _names},
 }
 FREE: dict[str, Reader] = {"names": _kinds}  # sections whose keys are the names themselves
@@ -197,7 +204,9 @@ def merged(added: str, package: str) -> dict[str, Any]:
     `added` is the project's own profile as JSON text, as Settings holds it.
     """
     result: dict[str, Any] = {
-        section: {key: {} if reader in (_answers, _fields, _pairs) else [] for key, reader in schema.items()}
+        section: {
+            key: {} if reader in (_answers, _answers_in, _fields, _pairs) else [] for key, reader in schema.items()
+        }
         for section, schema in SCHEMA.items()
     }
     result.update({section: {} for section in FREE})

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 MARKERS = ("pyproject.toml", "setup.py", "setup.cfg", ".git")
 
 # So many folders without `__init__.py` may lie between a folder and the package that it still belongs to.
-NAMESPACE_DEPTH = 2
+NAMESPACE_DEPTH = 4
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Projects:
 
     **Package.** Walk up from the file's folder as long as there is an `__init__.py`; the first folder without one is
     the import root. Large projects have model folders without `__init__.py` inside their packages (namespace packages),
-    so up to two such folders are stepped over if a folder above them has an `__init__.py` (but not up to a project
+    so up to four such folders are stepped over if a folder above them has an `__init__.py` (but not up to a project
     folder with a stray one: there `src/package` is the package). Plain scripts inside a package folder
     (`package/tools/run.py`) therefore count as part of the package; their sibling imports are found relative to their
     own folder, not to the import root.

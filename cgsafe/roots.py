@@ -42,6 +42,7 @@ class Start:
     warm: frozenset[Any] = frozenset()  # compiled calls that the host made before
     given: frozenset[Any] = frozenset()  # states of the objects, no modules, that the captured call gets as arguments
     lacks: frozenset[str] = frozenset()  # class attributes that are false there: see `roots.needs` of the knowledge
+    warmed: bool = False  # by profile, the very call is made before the capture
 
 
 @dataclass(frozen=True)
@@ -273,7 +274,8 @@ def start_module(walker: Walker, candidate: Candidate) -> Start | None:
     node = Node(function, where, (), None)
     frame = _entry_frame(walker, node, file)
     frame.call_value(method, args.drop_first(), _Anchor(line))
-    return Start(root, node, False, lacks=_lacks(walker, definition))
+    warmed = walker.by_package.of(file.module).warmed(file.module)
+    return Start(root, node, False, lacks=_lacks(walker, definition), warmed=warmed)
 
 
 def _lacks(walker: Walker, definition: ClassDef) -> frozenset[str]:

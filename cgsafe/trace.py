@@ -143,7 +143,7 @@ def _add(
         return  # an object that the capture was handed, not one that stays
     limit = Confidence.HIGH if start.explicit or event.region.explicit else rule.implicit
     confidence = min(event.confidence, limit, hit.confidence or Confidence.HIGH)
-    if event.region.doubt or event.needs in start.lacks:
+    if event.region.doubt or event.needs in start.lacks or (hit.unless_warmed and start.warmed):
         confidence = Confidence.LOW
     if hit.at is not None:
         path, line, column, end_line, end_column = hit.at

@@ -39,6 +39,7 @@ from cgsafe.values import (
 from cgsafe.walk.arguments import Arguments, signature
 from cgsafe.walk.compiled import function_name
 from cgsafe.walk.defs import FunctionDef
+from cgsafe.walk.memos import REMEMBERED, doubted
 from cgsafe.walk.torch_calls import TorchCalls
 
 if TYPE_CHECKING:
@@ -167,6 +168,8 @@ class Calls(TorchCalls):
 
     def call_function(self: Frame, definition: FunctionDef, scope: Any, args: Arguments, node: Any) -> Value:
         verdict = self.tables.function_verdict(definition, self.region)
+        if verdict is None and definition.name in self.tables.class_guards:
+            verdict = self.answer_here(definition.name)
         where = self.region
         if verdict is not None:
             if isinstance(verdict, Value):
@@ -175,6 +178,8 @@ class Calls(TorchCalls):
                 return UNKNOWN
             # Behind an eager break: recorded only where the whole model is captured in one piece.
             where = varied(where, traced=False, doubt="behind an eager break")
+        elif definition.decorators and self.tables.warms and where.captured and self.keeps_results(definition):
+            where = doubted(where, REMEMBERED)
         called = self.walker.call(definition, scope, args, where)
         self.record_call(node, called)
         if not where.captured:
@@ -186,6 +191,13 @@ class Calls(TorchCalls):
         if called.stores and args.positional:
             self.take_stores(called, args.positional[0])
         return called.outcome if not self.tables.names_host(definition.name) else on_host(called.outcome)
+
+    def answer_here(self: Frame, name: str) -> Value | None:
+        """The answer of a predicate in the methods of the class at hand, by profile."""
+        definition = self.node.definition
+        if name not in self.tables.class_guards or definition is None or definition.cls is None:
+            return None
+        return self.tables.answer_in(definition.cls.name, name, self.region)
 
     def take_stores(self: Frame, called: Any, receiver: Value) -> None:
         """What a method set on the object that this function works on is seen here too."""

@@ -96,7 +96,11 @@ class Facts:
         self.host_setup = frozenset(functions["host_setup"])
         self.warm_up = frozenset(functions["warm_up"])
         self.current_streams = frozenset(functions["current_stream"])
-        self.eager = frozenset(functions["eager"])
+        self.eager = frozenset(name for name in functions["eager"] if "." not in name)
+        self.eager_places = tuple(name for name in functions["eager"] if "." in name)
+        self._placed: dict[Any, bool] = {}
+        self._warmed = tuple(roots["warmed"])
+        self.warms = bool(self._warmed)
         self.compiled_classes = frozenset(decorators["compiled_classes"])
         self.eager_breaks = frozenset(decorators["eager_breaks"])
         self._break_names = tuple(decorators["eager_break_names"])
@@ -116,6 +120,8 @@ class Facts:
         self.field_names = frozenset(name for fields in self.fields.values() for name in fields)
         self._external_guards: dict[str, Any] = profile["guards"]["external"]
         self._named_guards: dict[str, Any] = profile["guards"]["named"]
+        self._class_guards: dict[str, dict[str, Any]] = profile["guards"]["in_classes"]
+        self.class_guards = frozenset(name for answers in self._class_guards.values() for name in answers)
         self._names: dict[str, str] = profile["names"]
         host = profile["host_names"]
         self._host_ends = (tuple(host["suffixes"]), tuple(host["prefixes"]))
@@ -125,6 +131,7 @@ class Facts:
         self.library_waits = tuple(profile["libraries"]["waits"])
         self.waiting_classes = tuple(name.rpartition(".")[0] for name in self.library_waits)
         self.doubted_dtypes = frozenset(profile["doubts"]["dtypes"])
+        self.switches = tuple(profile["doubts"]["switches"])
 
     # -- names -----------------------------------------------------------------------------------------------------
 
@@ -247,8 +254,11 @@ class Facts:
             return ExtInstance("torch.cuda.Stream", "current_stream")
         if (region.captured or region.traced) and not region.hot and is_cut(definition):
             return "cut"
-        if definition.name in self.eager and region.captured and not region.hot:
-            return "cut"
+        if region.captured and not region.hot:
+            if definition.name in self.eager:
+                return "cut"
+            if self.eager_places and not region.explicit and self.runs_eagerly(definition):
+                return "cut"
         if definition.name in self.sync_allowed:
             return ExtInstance("cgsafe.sync-allowed")
         for decorator in definition.decorators:
@@ -257,7 +267,25 @@ class Facts:
                 return "eager-break"
             if decorator in self.kernels or last in self.kernels:
                 return "cut"
+        # What such a decorator puts around a function, also where it is called instead of written above one.
+        outer = definition.outer
+        while outer is not None:
+            if outer.name in self.eager_breaks and region.captured and not region.hot:
+                return "eager-break"
+            outer = outer.outer
         return None
+
+    def runs_eagerly(self, definition: Any) -> bool:
+        """True for functions that run outside of the graph by `Class.method` or by full dotted name."""
+        found = self._placed.get(definition)
+        if found is None:
+            names = (definition.qualname, f"{definition.file.module}.{definition.qualname}")
+            found = self._placed[definition] = any(matches(name, self.eager_places) for name in names)
+        return found
+
+    def warmed(self, module: str) -> bool:
+        """True where a framework runs what it captures before, with the very arguments of the capture."""
+        return bool(self._warmed) and matches(module, self._warmed)
 
     def not_captured_by(self, module: str, cls: str) -> str:
         """Which habit of a framework says that the forward of a class runs outside of captures; "" where none does."""
@@ -279,6 +307,15 @@ class Facts:
         """The answer of a predicate of which only the bare name is known."""
         answer = self._named_guards.get(name)
         return None if answer is None else self._answer(answer, region)
+
+    def answer_in(self, cls: str, name: str, region: Region) -> Value | None:
+        """The answer of a predicate under capture in the methods of a class, by patterns of its name."""
+        if not region.captured or region.explicit or region.hot:
+            return None
+        for pattern, answers in self._class_guards.items():
+            if name in answers and matches(cls, (pattern,)):
+                return self._answer(answers[name], region)
+        return None
 
     def never_returns(self, node: ast.expr) -> bool:
         """`sys.exit()` and its like as a statement."""

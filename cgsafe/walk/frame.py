@@ -34,6 +34,7 @@ from cgsafe.walk.expressions import EXPRESSIONS, Expressions
 from cgsafe.walk.frozen import Frozen
 from cgsafe.walk.indexing import Indexing
 from cgsafe.walk.loops import Loops
+from cgsafe.walk.memos import DEBUGGED, REMEMBERED, doubted, fills, finds, switched
 from cgsafe.walk.patterns import Patterns
 from cgsafe.walk.stores import Stores
 from cgsafe.walk.streams import Streams
@@ -375,10 +376,16 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
         if not certain:
             self.branches += 1
             self.tests.append(node.test)
+        where = self.region
         if outcome is not False:
             self.env = dict(before) if not certain else before
             self.refine(when_true)
+            doubt = self.doubt_of(node) if where.captured else ""
+            if doubt:
+                self.region = doubted(where, doubt)
             falls_one = self.block(node.body)
+            if doubt:
+                self.region = where
             env_one = self.env if falls_one else None
         if outcome is not True:
             self.env = dict(before) if not certain else before
@@ -392,7 +399,25 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
         self.env = merged if merged is not None else before
         if falls_one and falls_two:
             self._moved_if(node.body)
+        if where.captured and self.shape is not None and node.body[0].__class__ is ast.Return and not node.orelse:
+            if self.tables.warms and finds(node, self.shape.body):
+                self.region = doubted(where, REMEMBERED)
+            elif self.tables.switches and isinstance(node.test, ast.UnaryOp) and node in self.shape.body:
+                if switched(node.test, self.tables.switches):
+                    self.region = doubted(where, DEBUGGED)
         return falls_one or falls_two
+
+    def doubt_of(self, node: ast.If) -> str:
+        """Why the body of a condition may not be what a capture runs."""
+        if self.tables.warms and fills(node):
+            return REMEMBERED
+        if (
+            self.tables.switches
+            and not isinstance(node.test, ast.UnaryOp)
+            and switched(node.test, self.tables.switches)
+        ):
+            return DEBUGGED
+        return ""
 
     def _moved_if(self, body: list[ast.stmt]) -> None:
         """Whoever moves a tensor under a condition moves it where that is needed: elsewhere it hardly is on the CPU."""

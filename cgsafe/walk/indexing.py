@@ -52,7 +52,10 @@ class Indexing:
 
     def subscript(self: Frame, base: Value, key: Value, node: ast.Subscript) -> Value:
         if isinstance(base, Union):
-            return join_all([self.subscript(p, key, node) for p in base.parts if p is not NONE])
+            # Who indexes by a tensor means the case of a tensor: a list takes no more than a number from it.
+            lists = any(isinstance(p, Tensor) for p in base.parts) and any(isinstance(p, Tensor) for p in parts_of(key))
+            parts = [p for p in base.parts if p is not NONE and not (lists and isinstance(p, Seq))]
+            return join_all([self.subscript(p, key, node) for p in parts])
         if isinstance(base, Tensor):
             return self.tensor_item(base, key, node)
         if isinstance(base, Seq):

@@ -188,6 +188,8 @@ def call_host_method(frame: Frame, receiver: Value, name: str, args: Arguments, 
     first = args.positional[0] if args.positional else UNKNOWN
     if receiver is UNKNOWN or isinstance(receiver, (ExtInstance, Instance)):
         verdict = frame.tables.named_verdict(name, frame.region)
+        if verdict is None and name in frame.tables.class_guards:
+            verdict = frame.answer_here(name)
         if verdict is not None:
             return verdict
     if isinstance(receiver, Seq):

@@ -85,12 +85,11 @@ class Operators:
 
     def binary(self: Frame, op: ast.operator, left: Value, right: Value, node: ast.AST) -> Value:
         if isinstance(left, Union) or isinstance(right, Union):
-            results = [
-                self.binary(op, a, b, node)
-                for a in parts_of(left)
-                for b in parts_of(right)
-                if a is not NONE and b is not NONE
-            ]
+            lefts, rights = parts_of(left), parts_of(right)
+            if any(isinstance(a, Tensor) for a in lefts) and any(isinstance(b, Tensor) for b in rights):
+                # Arithmetic of two that may be tensors means tensors: a list would be repeated.
+                lefts = [a for a in lefts if not isinstance(a, Seq)]
+            results = [self.binary(op, a, b, node) for a in lefts for b in rights if a is not NONE and b is not NONE]
             return join_all(results)
         if isinstance(left, Tensor) or isinstance(right, Tensor):
             other = right if isinstance(left, Tensor) else left

@@ -252,6 +252,8 @@ class TorchCalls(TorchResults, HostCopies):
                         return receiver.with_(rank=-len(first.items))
                     if sizes and all(kind_of(v) == "int" for v in sizes):
                         return receiver.with_(rank=-len(sizes))
+            elif name == "copy_" and args.positional and _beside(receiver, args.positional[0]):
+                pass  # on either device both: most likely on the same
             elif name == "copy_" and receiver.device == "cuda" and args.positional:
                 self.note_move(args.positional[0], "cuda", args.prepend(receiver), node, receiver.confidence)
                 self.note_ring(node, args.positional[0])
@@ -452,3 +454,9 @@ def slice_bounds(node: ast.expr) -> list[ast.expr]:
         if isinstance(part, ast.Slice):
             found.extend(b for b in (part.lower, part.upper, part.step) if b is not None)
     return found
+
+
+def _beside(receiver: Tensor, source: Value) -> bool:
+    """True where the source of a copy may be on several devices, and one of them is that of the receiver."""
+    devices = {p.device for p in parts_of(source) if isinstance(p, Tensor)}
+    return len(devices) > 1 and receiver.device in devices

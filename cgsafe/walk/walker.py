@@ -205,7 +205,11 @@ class Walker:
         for statement in body:
             for node in ast.walk(statement):
                 if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
-                    if node.value.id in file.index["names"]:
+                    # A table that is asked for what an argument names is a registry, not the state of a step.
+                    named = (
+                        isinstance(node.slice, ast.Name) and node.slice.id in definition.shape(self.text(file)).params
+                    )
+                    if node.value.id in file.index["names"] and not named:
                         names.add(node.value.id)
                 elif (
                     isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not (node.args or node.keywords)
