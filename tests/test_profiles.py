@@ -96,6 +96,15 @@ ENCODER = ("CG102", "Encoder.forward")
         ("if not inside_graph(): x.item()", "[profile.guards.named]\ninside_graph = 'captured'", 1, 0),
         ("if x.any(): prepares(x)", "[profile.functions]\nhost_setup = ['prepares']", 2, 1),
         ("x = x + prepares(x)", "[profile.functions]\neager = ['prepares']", 1, 0),
+        ("x = x + prepares(x)", "[profile.functions]\neager = ['model.prep*']", 1, 0),
+        ("x = x + prepares(x)", "[profile.functions]\neager = ['other.prep*']", 1, 1),
+        ("if inside_graph(): x.item()", "[profile.guards.in_classes]\n'Mod*' = { inside_graph = false }", 1, 0),
+        ("if inside_graph(): x.item()", "[profile.guards.in_classes]\n'Other*' = { inside_graph = false }", 1, 1),
+        ("if STATE.tracing: x.item()", "[profile.doubts]\nswitches = ['trac*']", 1, 0),
+        ("if STATE.ready: x.item()", "[profile.doubts]\nswitches = ['trac*']", 1, 1),
+        ("if STATE.tracing or n: x.item()", "[profile.doubts]\nswitches = ['trac*']", 1, 1),
+        ("if not STATE.tracing: return x\n            x.item()", "[profile.doubts]\nswitches = ['trac*']", 1, 0),
+        ("if not STATE.tracing: x.item()", "[profile.doubts]\nswitches = ['trac*']", 1, 1),
         ("with accepts(): x.item()", "[profile.contexts]\nsync_allowed = ['accepts']", 1, 0),
         ("if inputs.lengths > 3: x = x + 1", "[profile.objects.fields.Inputs]\nlengths = 'tensor:int'", 0, 1),
         ("x.item()  # quick: my-sync-ok", "[profile.contexts]\ncomments = ['my-sync-ok']", 1, 0),
@@ -248,3 +257,55 @@ def test_hot_paths_warn_only_when_asked_and_keep_accepted_waits_apart(write):
     assert (kept, accepted) == (expected, [])
     assert "stalls the host" in findings[0].message
     assert check(hot_path=True, show_accepted=True)[:2] == (expected, [(13, "gpu_sync_allowed()")])
+
+
+WARMED = "[profile.roots]\nwarmed = ['model']"
+
+
+@pytest.mark.parametrize(
+    ("body", "warmed"),
+    [
+        ("if self.kept.table is None: self.kept.table = x.sum().item()", 0),
+        ("if self.kept is None or self.kept < 2: self.kept = x.sum().item()", 0),
+        ("if not hasattr(self, 'kept'): self.kept = x.sum().item()", 0),
+        ("if KEPT.get(1) is None: KEPT[1] = x.sum().item()", 0),
+        ("if 1 not in KEPT: KEPT[1] = x.sum().item()", 0),
+        (
+            "found = KEPT.get(1)\n            if found is not None: return found\n            KEPT[1] = x.sum().item()",
+            0,
+        ),
+        ("if 1 in KEPT: return KEPT[1]\n            KEPT[1] = x.sum().item()", 0),
+        # Nothing is kept, or not what was looked for: the capture makes it again.
+        ("if self.kept is None: x.sum().item()", 1),
+        ("if self.kept is None: self.other = x.sum().item()", 1),
+        ("found = KEPT.get(1)\n            if found is not None: return found\n            x.sum().item()", 1),
+        ("if self.kept is not None: self.kept = x.sum().item()", 1),
+    ],
+)
+def test_what_a_first_call_keeps_is_made_before_the_captures_of_frameworks_that_run_it_first(write, body, warmed):
+    counts = [len([c for c in codes(write, body, p) if c[1] == "Model.forward"]) for p in ("", WARMED)]
+    assert counts == [1, warmed]
+
+
+@pytest.mark.parametrize(
+    ("decorator", "warmed"), [("@torch.compile", 0), ("@functools.lru_cache(maxsize=4)", 0), ("", 1)]
+)
+def test_what_is_compiled_or_cached_is_so_before_the_captures_of_such_frameworks(write, decorator, warmed):
+    model = f"""
+        import functools
+        import torch
+        from torch import nn
+
+        {decorator}
+        def total(x: torch.Tensor):
+            return x.sum().item()
+
+        class Model(nn.Module):
+            def forward(self, x: torch.Tensor):
+                return total(x)
+    """
+    rules, _ = load_rules()
+    for profile, count in (("", 1), (WARMED, warmed)):
+        write({"model.py": model, "cgsafe.toml": profile})
+        report = engine.check(["model.py"], merge(load(), jobs=1, cache=False), rules)
+        assert bool([f for f in report.findings if decorator != "@torch.compile" or f.code == "CG301"]) == bool(count)

@@ -24,6 +24,11 @@ def test_folders_without_init_inside_a_package_belong_to_it(write):
     assert package_root("pkg/models/y/b.py") == str(root)
 
 
+def test_deep_folders_without_init_belong_to_the_package_too(write):
+    write({"pack/__init__.py": "", "pack/run/layers/attention/vision.py": ""})
+    assert package_root("pack/run/layers/attention/vision.py") == os.getcwd()
+
+
 def test_a_stray_init_beside_the_project_file_does_not_swallow_the_source_folder(write):
     root = write(
         {"proj/pyproject.toml": "", "proj/__init__.py": "", "proj/src/pkg/__init__.py": "", "proj/src/pkg/a.py": ""}

@@ -331,3 +331,46 @@ def test_a_root_says_why_it_is_one(check, kind):
     assert finding.root.kind == kind
     assert finding.root.reason
     assert finding.confidence.label == ("medium" if kind == "module-forward" else "high")
+
+
+BREAKS = """
+    import functools
+    import torch
+    from torch import nn
+
+    _GROUPS = {{}}
+    _STEP = {{"rows": 4}}
+
+    def eager_on_graph(enable):
+        def decorator(inner):
+            @functools.wraps(inner)
+            def wrapper(*args):
+                return inner(*args)
+            return wrapper
+        return decorator
+
+    @eager_on_graph(True)
+    def attention(x: torch.Tensor, name: str):
+        return x[: _STEP["rows"]] + _GROUPS[name]
+
+    {second}
+
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor):
+            return attention(x, "a") + {call}(x, "a")
+"""
+
+
+@pytest.mark.parametrize(
+    ("second", "call"),
+    [
+        ("def reduce(x: torch.Tensor, name: str): return x + _GROUPS[name]", "reduce"),
+        ("def conv(x, name):  # expect: CG410\n        return x[: _STEP['rows']]", "conv"),
+        ("def conv(x, name): return x[: _STEP['rows']]\n    broken = eager_on_graph(True)(conv)", "broken"),
+        ("def conv(x, name): return x.sum().item()\n    broken = eager_on_graph(True)(conv)", "broken"),
+        ("def conv(x, name): return x.sum().item()  # expect: CG102", "conv"),
+    ],
+)
+def test_what_is_between_graphs_and_what_should_be(check, second, call):
+    """A table asked by a name is a registry; an eager break may be called instead of written above a function."""
+    verify(check, {"model.py": BREAKS.format(second=second, call=call)})

@@ -7,6 +7,12 @@ import pytest
 from expectations import cases, verify_forward
 
 HIDDEN = {
+    "a tensor or a list, by an index tensor": "rows = x if flag else [x, x]\nreturn rows[torch.cumsum(x.long(), 0)]",
+    "a list, by an index tensor": "rows = [x, x]\nreturn rows[x.argmax()]  # expect: CG103",
+    "a tensor or a list, times a tensor": "rows = x if flag else [x, x]\nreturn rows * (1 + x)",
+    "a list, times a tensor": "return [1, 2] * x.argmax()  # expect: CG103",
+    "a copy between two on either device": "a = x if flag else torch.ones(4)\nb = a.new_empty(4)\nb.copy_(a)\nreturn b",
+    "a copy from the CPU": "x.copy_(torch.ones(4))  # expect: CG202\nreturn x",
     "masked_fill, as a method": "s = x.sum()\nreturn x.masked_fill(x > 0, s)  # expect: CG104",
     "masked_fill, as a function": "s = x.sum()\nreturn torch.masked_fill(x, x > 0, s)  # expect: CG104",
     "masked_fill by keyword": "s = x.sum()\nreturn torch.masked_fill(x, x > 0, value=s)  # expect: CG104",

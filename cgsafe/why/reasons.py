@@ -193,6 +193,8 @@ class Reasons:
             kind = "eager" if definition.name in tables.eager else "warm-up"
             kind = "not for this kind of device" if definition.name in tables.elsewhere else kind
             return [Reason(f"by profile, `{definition.name}` is {kind}", *place)]
+        if verdict == "cut" and tables.runs_eagerly(definition):
+            return [Reason(f"by profile, `{definition.qualname}` is eager", *place)]
         if verdict == "cut":
             return [Reason(f"`{definition.name}` is a kernel in another language, by its decorator", *place)]
         if verdict == "eager-break":
