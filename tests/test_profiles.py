@@ -269,6 +269,7 @@ WARMED = "[profile.roots]\nwarmed = ['model']"
         ("if self.kept is None or self.kept < 2: self.kept = x.sum().item()", 0),
         ("if not hasattr(self, 'kept'): self.kept = x.sum().item()", 0),
         ("if KEPT.get(1) is None: KEPT[1] = x.sum().item()", 0),
+        ("if hasattr(self, 'kept'): return x\n            self.kept = x.sum().item()", 0),
         ("if 1 not in KEPT: KEPT[1] = x.sum().item()", 0),
         (
             "found = KEPT.get(1)\n            if found is not None: return found\n            KEPT[1] = x.sum().item()",

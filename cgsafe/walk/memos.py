@@ -46,6 +46,9 @@ def finds(node: ast.If, body: list[Any]) -> bool:
     if node.orelse or len(node.body) != 1 or not isinstance(node.body[0], ast.Return) or node not in body:
         return False
     test = node.test
+    if isinstance(test, ast.Call):
+        marked = _attribute_of(test)
+        return marked is not None and any(_keeps(statement, marked) for statement in body[body.index(node) + 1 :])
     if not isinstance(test, ast.Compare) or len(test.ops) != 1:
         return False
     if isinstance(test.ops[0], ast.In):
@@ -81,11 +84,16 @@ def _missing(test: ast.expr) -> str | None:
         if isinstance(test.ops[0], ast.NotIn):
             return _path(test.comparators[0])
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) and isinstance(test.operand, ast.Call):
-        call = test.operand
-        if isinstance(call.func, ast.Name) and call.func.id == "hasattr" and len(call.args) == 2:
-            owner, name = _path(call.args[0]), call.args[1]
-            if owner is not None and isinstance(name, ast.Constant):
-                return f"{owner}.{name.value}"
+        return _attribute_of(test.operand)
+    return None
+
+
+def _attribute_of(call: ast.Call) -> str | None:
+    """The attribute that `hasattr(owner, "name")` asks for."""
+    if isinstance(call.func, ast.Name) and call.func.id == "hasattr" and len(call.args) == 2:
+        owner, name = _path(call.args[0]), call.args[1]
+        if owner is not None and isinstance(name, ast.Constant) and isinstance(name.value, str):
+            return f"{owner}.{name.value}"
     return None
 
 

@@ -88,7 +88,7 @@ class Operators:
             lefts, rights = parts_of(left), parts_of(right)
             if any(isinstance(a, Tensor) for a in lefts) and any(isinstance(b, Tensor) for b in rights):
                 # Arithmetic of two that may be tensors means tensors: a list would be repeated.
-                lefts = [a for a in lefts if not isinstance(a, Seq)]
+                lefts = tuple(a for a in lefts if not isinstance(a, Seq))
             results = [self.binary(op, a, b, node) for a in lefts for b in rights if a is not NONE and b is not NONE]
             return join_all(results)
         if isinstance(left, Tensor) or isinstance(right, Tensor):
