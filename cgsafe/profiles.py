@@ -111,7 +111,7 @@ SCHEMA: dict[str, dict[str, Reader]] = {
     "contexts": dict.fromkeys(("sync_allowed", "comments"), _names),
     "custom_ops": dict.fromkeys(("registrars", "decorators", "splitting"), _names),
     "dispatch": {"elsewhere": _names},
-    "objects": {"host": _names, "fields": _fields},
+    "objects": {"host": _names, "fixed": _names, "fields": _fields},
     "host_names": dict.fromkeys(("prefixes", "suffixes", "numpy_prefixes", "numpy_suffixes"), _names),
     "tensor_names": {"mask_suffixes": _names},
     "guards": {"external": _answers, "named": _answers},

@@ -70,6 +70,8 @@ class NestedCompile(Rule):
             f"`{event.compiled}` is called {where}: {what} compiles it at its first call with new {changes}; if the "
             "warm-up did not make that very call, the capture does, and compiling or tuning its kernels fails it"
         )
+        if event.unless:
+            message += "; whether it is compiled is decided by " + ", ".join(f"`{test}`" for test in event.unless)
         return Hit(
             message,
             self._remove(event),

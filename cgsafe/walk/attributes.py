@@ -342,6 +342,11 @@ class Attributes:
                     )
         return None
 
+    def setters(self: ClassTable, definition: ClassDef, name: str) -> set[FunctionDef]:
+        """The methods other than the constructor that set an attribute."""
+        self.late(self.generic(definition), name)
+        return {m for m, _ in self._assigning[definition].get(name, ()) if not self.walker.tables.sets_up(m.name)}
+
     def changers(self: ClassTable, definition: ClassDef, name: str) -> list[FunctionDef]:
         """The methods other than the constructor that set an attribute to something that depends on their arguments."""
         self.late(self.generic(definition), name)

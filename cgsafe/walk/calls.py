@@ -19,6 +19,7 @@ from cgsafe.values import (
     Bound,
     Class,
     Compiled,
+    Const,
     Dict,
     Ext,
     ExtInstance,
@@ -39,6 +40,7 @@ from cgsafe.values import (
 from cgsafe.walk.arguments import Arguments, signature
 from cgsafe.walk.compiled import function_name
 from cgsafe.walk.defs import FunctionDef
+from cgsafe.walk.once import ONCE
 from cgsafe.walk.torch_calls import TorchCalls
 
 if TYPE_CHECKING:
@@ -175,6 +177,9 @@ class Calls(TorchCalls):
                 return UNKNOWN
             # Behind an eager break: recorded only where the whole model is captured in one piece.
             where = varied(where, traced=False, doubt="behind an eager break")
+        if self.has_paths and not where.doubt and ONCE in self.env:
+            stored = self.env[ONCE]
+            where = varied(where, doubt=f"it runs once, to fill `{stored.value}`" if isinstance(stored, Const) else "")
         called = self.walker.call(definition, scope, args, where)
         self.record_call(node, called)
         if not where.captured:
@@ -324,6 +329,7 @@ class Calls(TorchCalls):
                 decorator=site.place,
                 as_decorator=site.as_decorator,
                 options=site.options,
+                unless=site.unless,
                 signature=(site.label, signature(args)),
                 call=self.place(node),
             )

@@ -124,6 +124,7 @@ class Facts:
         self.mask_suffixes = tuple(profile["tensor_names"]["mask_suffixes"])
         self.library_waits = tuple(profile["libraries"]["waits"])
         self.waiting_classes = tuple(name.rpartition(".")[0] for name in self.library_waits)
+        self.fixed = frozenset(profile["objects"]["fixed"])
         self.doubted_dtypes = frozenset(profile["doubts"]["dtypes"])
 
     # -- names -----------------------------------------------------------------------------------------------------

@@ -34,6 +34,7 @@ from cgsafe.walk.expressions import EXPRESSIONS, Expressions
 from cgsafe.walk.frozen import Frozen
 from cgsafe.walk.indexing import Indexing
 from cgsafe.walk.loops import Loops
+from cgsafe.walk.once import ONCE, WAITS, fills_once
 from cgsafe.walk.patterns import Patterns
 from cgsafe.walk.stores import Stores
 from cgsafe.walk.streams import Streams
@@ -149,6 +150,8 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
             return
         key = (kind, node.lineno, node.col_offset, details.get("form") or details.get("how") or "")  # type: ignore[attr-defined]
         doubt = self.env.get(DOUBT) if self.has_paths else None
+        if self.has_paths and ONCE in self.env and issubclass(kind, WAITS):
+            confidence = LOW  # a warm-up has run it
         if isinstance(doubt, Const):
             confidence = LOW
             details["why"] = "; ".join(t for t in (details.get("why", ""), doubt.value) if t)
@@ -367,6 +370,7 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
         outcome, when_true, when_false = self.condition(node.test, form, node)
         if outcome is None and self.region.captured and self.region.explicit:
             self.note_branch(node)
+        once, stored = fills_once(self, node) if self.is_assumed() else ("", "")
         before = self.env
         falls_one = falls_two = False
         env_one: Env | None = None
@@ -377,7 +381,7 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
             self.tests.append(node.test)
         if outcome is not False:
             self.env = dict(before) if not certain else before
-            self.refine(when_true)
+            self.refine([*when_true, (ONCE, Const(stored))] if once == "body" else when_true)
             falls_one = self.block(node.body)
             env_one = self.env if falls_one else None
         if outcome is not True:
@@ -390,9 +394,15 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
             self.tests.pop()
         merged = self.merge(env_one, env_two)
         self.env = merged if merged is not None else before
+        if once == "rest" and not falls_one:
+            self.refine([(ONCE, Const(stored))])
         if falls_one and falls_two:
             self._moved_if(node.body)
         return falls_one or falls_two
+
+    def is_assumed(self) -> bool:
+        """True in code that counts as captured though no capture of it is seen: nor is the warm-up before it."""
+        return self.region.captured and not self.region.explicit
 
     def _moved_if(self, body: list[ast.stmt]) -> None:
         """Whoever moves a tensor under a condition moves it where that is needed: elsewhere it hardly is on the CPU."""

@@ -228,7 +228,7 @@ def _findings(
     """The findings on the lines of the statement: those that a check shows, and the others with the reason."""
     judge = Judge(share.rules)
     reaches: Reaches = {}
-    collect(starts, judge, reaches)
+    collect(starts, judge, reaches, share.owners())
     capture_sites(share.walker.all_nodes(), judge, reaches)
     here = os.path.abspath(answer.path)
     shown = findings_of(project, reaches, settings, by_path)
