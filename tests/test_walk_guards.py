@@ -314,6 +314,19 @@ HELPERS = {
 GAPS: dict[str, str] = {}
 
 
+PLATFORM = """
+    def __getattr__(name):
+        return find(name)
+"""
+
+
+@pytest.mark.parametrize("test", ["platform.is_cpu()", "platform.is_xpu()", "n > 3 and platform.is_cpu()"])
+def test_predicates_of_an_unknown_object_are_no_host_values(check, test):
+    head = "from place import platform\n\nclass M(nn.Module):\n    def forward(self, x: torch.Tensor, n: int):\n"
+    model = f"{head}        if {test}:\n            x.item()\n"
+    verify(check, {"place.py": PLATFORM, "model.py": TORCH + model})
+
+
 @pytest.mark.parametrize("body", cases(BODIES, GAPS))
 def test_guards(check, body):
     verify_forward(check, body)

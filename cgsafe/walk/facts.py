@@ -26,6 +26,7 @@ from cgsafe.values import (
 )
 
 _ENUMS = ("enum.", "Enum")
+_PREDICATES = ("is_", "has_", "can_", "supports_")  # starts of names that hold an answer
 
 
 class Facts:
@@ -149,6 +150,8 @@ class Facts:
 
     def names_host(self, name: str) -> bool:
         """True where a name says that its value lives on the host."""
+        if name.startswith(_PREDICATES) or name in self._named_guards:
+            return False  # `is_cpu` asks for a place, and holds nothing
         return name.endswith(self._host_ends[0]) or name.startswith(self._host_ends[1])
 
     def convention(self, name: str) -> str | None:

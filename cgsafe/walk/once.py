@@ -22,6 +22,10 @@ WAITS = (TruthTest, HostRead, SizeRead, HostCopy, DeviceWait)
 
 def fills_once(frame: Frame, node: ast.If) -> tuple[str, str]:
     """("body" or "rest", what is stored) where that part runs only until something is stored; ("", "") elsewhere."""
+    if not isinstance(node.test, (ast.Compare, ast.BoolOp)):
+        return "", ""
+    if any(isinstance(part, (ast.Lt, ast.LtE, ast.Gt, ast.GtE)) for part in ast.walk(node.test)):
+        return "", ""  # what is made anew as soon as it is too small
     first, end = node.body[0].lineno + frame.offset, (node.body[-1].end_lineno or 0) + frame.offset
     for test in node.test.values if isinstance(node.test, ast.BoolOp) else [node.test]:
         if not isinstance(test, ast.Compare) or len(test.ops) != 1:
@@ -58,6 +62,4 @@ def _stays(frame: Frame, place: ast.expr) -> bool:
     owners = [p for p in parts_of(frame.eval(place.value)) if isinstance(p, Instance)]
     if not owners or any(p.state.transient for p in owners):
         return False
-    return not any(
-        frame.walker.classes.setters(p.definition, place.attr) - {frame.node.definition} for p in owners
-    )
+    return not any(frame.walker.classes.setters(p.definition, place.attr) - {frame.node.definition} for p in owners)
