@@ -311,6 +311,42 @@ HELPERS = {
         """,
 }
 
+ANSWERS = {
+    "isinstance, kept in a variable": """
+        def scaled(x, alpha: torch.Tensor | float):
+            by_tensor = isinstance(alpha, torch.Tensor)
+            if by_tensor:
+                return x * alpha + float(alpha)  # expect: CG103
+            return x * float(alpha)
+
+        class M(nn.Module):
+            def __init__(self, deep: bool):
+                super().__init__()
+                self.alpha = torch.ones(3, device="cuda").max() if deep else 1.0
+
+            def forward(self, x: torch.Tensor):
+                return scaled(x, self.alpha)
+        """,
+    "asked before the variable is renewed": """
+        def scaled(x, alpha: torch.Tensor | float):
+            by_tensor = isinstance(alpha, torch.Tensor)
+            alpha = x.max()
+            if by_tensor:
+                return x
+            return x * float(alpha)  # expect: CG103
+
+        class M(nn.Module):
+            def forward(self, x: torch.Tensor, n: float):
+                return scaled(x, n) + scaled(x, x)
+        """,
+}
+
+
+@pytest.mark.parametrize("program", cases(ANSWERS))
+def test_answers_that_are_kept(check, program):
+    verify(check, {"model.py": TORCH + "\n" + textwrap.dedent(program)})
+
+
 GAPS: dict[str, str] = {}
 
 

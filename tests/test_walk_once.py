@@ -80,6 +80,44 @@ ONCE = {
                     self.scale = x.max().item()  # expect: CG102
                 return x * self.scale
         """,
+    "what another method leaves for one call": """
+        class M(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.mask = None
+
+            def embed(self, x: torch.Tensor):
+                self.mask = x > 0
+                return x
+
+            def run(self, x: torch.Tensor, mask=None):
+                if mask is not None and mask.any():
+                    x = x + 1
+                return x
+
+            def forward(self, x: torch.Tensor):
+                given = {}
+                if self.mask is not None:
+                    given.update({"mask": self.mask})
+                    self.mask = None
+                return self.run(x, **given)
+        """,
+    "what another method leaves for good": """
+        class M(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.mask = None
+
+            def embed(self, x: torch.Tensor):
+                self.mask = x > 0
+                return x
+
+            def forward(self, x: torch.Tensor):
+                if self.mask is not None:
+                    if self.mask.any():  # expect: CG101
+                        x = x + 1
+                return x
+        """,
     "what is made anew when it is too small": """
         class M(nn.Module):
             def __init__(self):

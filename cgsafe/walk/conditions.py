@@ -86,7 +86,24 @@ class Conditions:
             return outcome, when_true + more_true, when_false + more_false
         value = self.eval(node)
         self.test(value, node, form, owner)
+        if kind is ast.Name and (origin := self._answered(node)) is not None:  # type: ignore[arg-type]
+            _, when_true, when_false = self.condition(origin, form, owner)
+            outcome, more_true, more_false = self.narrow_truth(node, value)
+            return outcome, when_true + more_true, when_false + more_false
         return self.narrow_truth(node, value)
+
+    def _answered(self: Frame, name: ast.Name) -> ast.expr | None:
+        """The question behind `given = isinstance(x, Tensor)` or `given = x is not None`, while `x` is as it was."""
+        origin = self.origins.get(name.id)
+        subject: ast.expr | None = None
+        if isinstance(origin, ast.Call) and isinstance(origin.func, ast.Name) and origin.func.id == "isinstance":
+            subject = origin.args[0] if origin.args else None
+        elif isinstance(origin, ast.Compare) and isinstance(origin.ops[0], (ast.Is, ast.IsNot)):
+            subject = origin.left if len(origin.ops) == 1 else None
+        if origin is None or not isinstance(subject, ast.Name):
+            return None
+        renewed = self.origins.get(subject.id)
+        return origin if renewed is None or renewed.lineno < origin.lineno else None
 
     def _bool_condition(self: Frame, node: ast.BoolOp, form: str, owner: ast.AST) -> Outcome:
         is_and = isinstance(node.op, ast.And)
@@ -243,6 +260,8 @@ class Conditions:
         from cgsafe.walk.frame import dotted_path
 
         function = node.func
+        if isinstance(function, ast.Attribute) and function.attr == "is_pinned" and not node.args:
+            return self._pinned(function.value)
         if not isinstance(function, (ast.Name, ast.Attribute)) or not node.args:
             return None
         if isinstance(function, ast.Name) and function.id not in (
@@ -271,6 +290,19 @@ class Conditions:
         if path is None:
             return outcome, [], []
         return outcome, [(path, yes)], [(path, no)]
+
+    def _pinned(self: Frame, holder: ast.expr) -> Outcome | None:
+        """`x.is_pinned()` says of a tensor on the CPU which memory it lies in."""
+        from cgsafe.walk.frame import dotted_path
+
+        path = dotted_path(holder)
+        if path is None:
+            return None
+        parts = parts_of(self.eval(holder))
+        if not parts or not all(isinstance(p, Tensor) for p in parts):
+            return None
+        pinned = [p.with_(device="pinned") if isinstance(p, Tensor) and p.device == "cpu" else p for p in parts]
+        return None, [(path, join_all(pinned))], []
 
     def instance_narrowed(self: Frame, value: Value, classes: Value) -> tuple[Value, Value, bool | None]:
         """(the value if it is an instance, the value if it is not, the outcome where certain)."""

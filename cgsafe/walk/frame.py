@@ -381,9 +381,11 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
             self.tests.append(node.test)
         if outcome is not False:
             self.env = dict(before) if not certain else before
-            self.refine([*when_true, (ONCE, Const(stored))] if once == "body" else when_true)
+            self.refine([*when_true, (ONCE, Const(stored))] if once in ("body", "message") else when_true)
             falls_one = self.block(node.body)
             env_one = self.env if falls_one else None
+            if once == "message" and not certain:
+                env_one = None  # what others leave for one call is there when they call, not while a graph is recorded
         if outcome is not True:
             self.env = dict(before) if not certain else before
             self.refine(when_false)

@@ -21,7 +21,10 @@ WAITS = (TruthTest, HostRead, SizeRead, HostCopy, DeviceWait)
 
 
 def fills_once(frame: Frame, node: ast.If) -> tuple[str, str]:
-    """("body" or "rest", what is stored) where that part runs only until something is stored; ("", "") elsewhere."""
+    """("body" or "rest", what is stored) where that part runs only until something is stored; ("", "") elsewhere.
+
+    "message" is a body that empties what it takes: what other code left there for one call.
+    """
     if not isinstance(node.test, (ast.Compare, ast.BoolOp)):
         return "", ""
     if any(isinstance(part, (ast.Lt, ast.LtE, ast.Gt, ast.GtE)) for part in ast.walk(node.test)):
@@ -41,6 +44,9 @@ def fills_once(frame: Frame, node: ast.If) -> tuple[str, str]:
         leaves = isinstance(node.body[-1], ast.Return) and not isinstance(node.test, ast.BoolOp)
         if isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.And) and not missing:
             continue
+        if not missing and isinstance(node.test, ast.Compare) and isinstance(test.left, ast.Attribute):
+            if any(_empties(statement, ast.unparse(test.left)) for statement in node.body):
+                return "message", ast.unparse(test.left)
         if not missing and not (leaves and not node.orelse):
             continue
         if not _stays(frame, place):
@@ -63,3 +69,10 @@ def _stays(frame: Frame, place: ast.expr) -> bool:
     if not owners or any(p.state.transient for p in owners):
         return False
     return not any(frame.walker.classes.setters(p.definition, place.attr) - {frame.node.definition} for p in owners)
+
+
+def _empties(statement: ast.stmt, spelled: str) -> bool:
+    """`self.mask = None`."""
+    if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Constant):
+        return False
+    return statement.value.value is None and any(ast.unparse(target) == spelled for target in statement.targets)
