@@ -406,3 +406,19 @@ def test_settings_that_decide_are_named(check):
     report = verify(check, {"model.py": TORCH + "\n" + textwrap.dedent(program)})
     (message,) = {f.message for f in report.findings}
     assert message.endswith("whether it is compiled is decided by `not enable`, `settings.MODE == 'none'`")
+
+
+def test_options_that_a_dictionary_holds_count(check):
+    program = """
+        OPTIONS = dict(dynamic=True, backend="inductor")
+
+        @torch.compile(**OPTIONS)  # expect: CG301
+        def inner(x):
+            return x * 2
+
+        class M(nn.Module):
+            def forward(self, x: torch.Tensor):
+                return inner(x)
+        """
+    report = verify(check, {"model.py": TORCH + "\n" + textwrap.dedent(program)})
+    assert all("at its first call with new dtypes" in f.message for f in report.findings)

@@ -90,6 +90,9 @@ def _site(frame: Frame, target: Value, args: Arguments, node: Any) -> CompileSit
         options: tuple[tuple[str, str], ...] = ()
         if isinstance(node, ast.Call):
             options = tuple((k.arg or "**", source_of(k.value)) for k in node.keywords)
+            spelled = {k.arg for k in node.keywords}
+            given = ((k, v) for k, v in sorted(args.keywords.items()) if k not in spelled)
+            options += tuple((k, repr(v.value)) for k, v in given if isinstance(v, Const))  # those of `**options`
         mode = args.keywords.get("mode")
         text = mode.value if isinstance(mode, Const) and isinstance(mode.value, str) else ""
         found = walker.compile_sites[key] = CompileSite(
