@@ -127,7 +127,8 @@ def roots(**options: Any) -> int:
             color = wants_color(options["color"], out)
             out.writelines(f"{text}\n" for text in as_text(found, width_of(out), color, options["everything"]))
     for problem in found.errors:
-        say(f"{escape(problem.path)}:{problem.line}: {escape(problem.message)}")
+        place = f"{problem.path}:{problem.line}" if problem.line else problem.path
+        say(f"{escape(place)}: {escape(problem.message)}")
     if not found.files and not found.errors:
         say(f"nothing was checked: no Python files in {', '.join(map(escape, paths))}")
         return FAILED

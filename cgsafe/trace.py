@@ -143,6 +143,8 @@ def _add(
 ) -> None:
     if event.region.hot and not isinstance(event, _WAITS):
         return  # no graph records here: all that matters is that the host waits
+    if event.region.hot and isinstance(event, DeviceWait) and event.how.endswith(".query"):
+        return  # it asks how far the GPU is, and goes on
     if hit.unless_warmed and event.signature in start.warm:
         return
     place = event.place

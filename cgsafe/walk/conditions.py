@@ -334,7 +334,8 @@ class Conditions:
             elif isinstance(cls, Ext) and cls.name in _HOST_CLASSES:
                 results.append(value if isinstance(value, (Host, Const)) else Host(cls.name.rpartition(".")[2]))
             elif isinstance(cls, Class):
-                results.append(value if isinstance(value, Instance) else self.walker.classes.any_of(cls.definition))
+                below = isinstance(value, Instance) and value.definition not in self.walker.classes.mro(cls.definition)
+                results.append(value if below else self.walker.classes.any_of(cls.definition))
             else:
                 return value
         return join_all(results) if results else value
