@@ -6,11 +6,12 @@ from typing import Any
 
 import click
 
-from cgsafe.commands.common import CLEAN, FAILED, prepare, run_engine, say
+from cgsafe.commands import options as common
+from cgsafe.commands.common import CLEAN, FAILED, prepare, run_engine, say, tell_problems
 
 
-@click.command()
-@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@click.command(short_help="Write known findings into a file that `check` leaves out.")
+@common.paths
 @click.option(
     "-o",
     "--output",
@@ -20,13 +21,15 @@ from cgsafe.commands.common import CLEAN, FAILED, prepare, run_engine, say
 @click.option(
     "--prune", "--update", is_flag=True, help="Only take out what is fixed, and follow what has moved; add nothing."
 )
-@click.option("--select", multiple=True, metavar="CODES", help="Only these rules.")
-@click.option("--ignore", multiple=True, metavar="CODES", help="Not these rules.")
-@click.option("--min-confidence", type=click.Choice(["low", "medium", "high"], case_sensitive=False))
-@click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave out files, as in a .gitignore.")
-@click.option("--jobs", "-j", type=click.IntRange(min=0), default=0, metavar="N")
-@click.option("--no-cache", is_flag=True, help="Neither read nor write the cache.")
-@click.option("-q", "--quiet", is_flag=True, help="No summary and no progress.")
+@common.select
+@common.extend_select
+@common.ignore
+@common.min_confidence("Leave out findings that are less sure than this.")
+@common.exclude
+@common.hot_path
+@common.jobs
+@common.no_cache
+@common.quiet
 def baseline(**options: Any) -> int:
     """Write the findings there are into a baseline, which `cgsafe check --baseline` then leaves out.
 
@@ -49,8 +52,7 @@ def baseline(**options: Any) -> int:
     report = run_engine(setup, options)
     if report is None:
         return FAILED
-    for problem in ordered_errors(report):
-        say(f"{escape(problem.path)}{f':{problem.line}' if problem.line else ''}: {escape(problem.message)}")
+    tell_problems(ordered_errors(report))
     if report.errors:
         say(f"{escape(path)} stays as it is, since the check was not complete")
         return FAILED

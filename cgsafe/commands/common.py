@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from cgsafe.baseline import Baseline
     from cgsafe.changes import Changes
@@ -229,3 +229,18 @@ def say(message: str) -> None:
     from cgsafe.terminal import harmless
 
     click.echo(f"cgsafe: {harmless(message)}", err=True)
+
+
+def tell_problems(problems: Iterable[Problem]) -> None:
+    """Tell what could not be checked, and where."""
+    from cgsafe.report.style import escape
+
+    for problem in problems:
+        place = f"{escape(problem.path)}{f':{problem.line}' if problem.line else ''}: " if problem.path else ""
+        say(f"{place}{escape(problem.message)}")
+
+
+def tell_faults(faults: Sequence[Problem]) -> int:
+    """Tell which rules could not be loaded; the exit code."""
+    tell_problems(faults)
+    return FAILED if faults else CLEAN
