@@ -19,6 +19,7 @@ from cgsafe.values import (
     Bound,
     Class,
     Compiled,
+    Const,
     Dict,
     Ext,
     ExtInstance,
@@ -38,6 +39,7 @@ from cgsafe.values import (
 )
 from cgsafe.walk.arguments import Arguments, signature
 from cgsafe.walk.compiled import function_name
+from cgsafe.walk.conditions import DOUBT
 from cgsafe.walk.defs import FunctionDef
 from cgsafe.walk.torch_calls import TorchCalls
 
@@ -175,6 +177,9 @@ class Calls(TorchCalls):
                 return UNKNOWN
             # Behind an eager break: recorded only where the whole model is captured in one piece.
             where = varied(where, traced=False, doubt="behind an eager break")
+        doubt = self.env.get(DOUBT) if self.has_paths and where.captured else None
+        if isinstance(doubt, Const) and not where.doubt:
+            where = varied(where, doubt=doubt.value)
         called = self.walker.call(definition, scope, args, where)
         self.record_call(node, called)
         if not where.captured:

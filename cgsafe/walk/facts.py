@@ -125,6 +125,8 @@ class Facts:
         self.library_waits = tuple(profile["libraries"]["waits"])
         self.waiting_classes = tuple(name.rpartition(".")[0] for name in self.library_waits)
         self.doubted_dtypes = frozenset(profile["doubts"]["dtypes"])
+        self.doubted_flags = frozenset(profile["doubts"]["attributes"])
+        self.doubted_arguments = frozenset(profile["doubts"]["arguments"])
 
     # -- names -----------------------------------------------------------------------------------------------------
 
