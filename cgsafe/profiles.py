@@ -116,7 +116,7 @@ SCHEMA: dict[str, dict[str, Reader]] = {
     "tensor_names": {"mask_suffixes": _names},
     "guards": {"external": _answers, "named": _answers},
     "idioms": {"current_stream": _idiom},
-    "doubts": {"dtypes": _names},
+    "doubts": {"arguments": _names, "attributes": _names, "dtypes": _names},
     "libraries": {"waits": _names},
 }
 FREE: dict[str, Reader] = {"names": _kinds}  # sections whose keys are the names themselves

@@ -39,6 +39,7 @@ from cgsafe.values import (
 )
 from cgsafe.walk.arguments import Arguments, signature
 from cgsafe.walk.compiled import function_name
+from cgsafe.walk.conditions import DOUBT
 from cgsafe.walk.defs import FunctionDef
 from cgsafe.walk.once import ONCE
 from cgsafe.walk.torch_calls import TorchCalls
@@ -180,6 +181,9 @@ class Calls(TorchCalls):
         if self.has_paths and not where.doubt and ONCE in self.env:
             stored = self.env[ONCE]
             where = varied(where, doubt=f"it runs once, to fill `{stored.value}`" if isinstance(stored, Const) else "")
+        doubt = self.env.get(DOUBT) if self.has_paths and where.captured else None
+        if isinstance(doubt, Const) and not where.doubt:
+            where = varied(where, doubt=doubt.value)
         called = self.walker.call(definition, scope, args, where)
         self.record_call(node, called)
         if not where.captured:

@@ -148,7 +148,10 @@ class Conditions:
         path = dotted_path(node)
         if path is None or outcome is not None or not isinstance(value, Union):
             if path is not None and isinstance(value, Host) and value.kind == "bool":
-                return None, [(path, Const(True))], [(path, Const(False))]
+                when_true: Refinements = [(path, Const(True))]
+                if not self.region.explicit and path.rpartition(".")[2] in self.tables.doubted_flags and "." in path:
+                    when_true.append((DOUBT, Const(f"only where `{path}` is true")))
+                return None, when_true, [(path, Const(False))]
             return outcome, [], []
         can_be_true = [p for p in value.parts if truth(p) is not False]
         can_be_false = [p for p in value.parts if truth(p) is not True]
@@ -176,6 +179,8 @@ class Conditions:
                 kept = [p for p in parts_of(left) if p is not NONE]
                 not_none = join_all(kept) if kept else UNKNOWN
                 when_true, when_false = [(path, NONE)], [(path, not_none)]
+                if path in self.tables.doubted_arguments and not self.region.explicit:
+                    when_false.append((DOUBT, Const(f"only where `{path}` is given")))
                 if isinstance(op, ast.IsNot):
                     when_true, when_false = when_false, when_true
             elif isinstance(op, (ast.Eq, ast.NotEq)) and isinstance(right, Const):

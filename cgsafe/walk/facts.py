@@ -127,6 +127,8 @@ class Facts:
         self.waiting_classes = tuple(name.rpartition(".")[0] for name in self.library_waits)
         self.fixed = frozenset(profile["objects"]["fixed"])
         self.doubted_dtypes = frozenset(profile["doubts"]["dtypes"])
+        self.doubted_flags = frozenset(profile["doubts"]["attributes"])
+        self.doubted_arguments = frozenset(profile["doubts"]["arguments"])
 
     # -- names -----------------------------------------------------------------------------------------------------
 
