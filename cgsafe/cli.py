@@ -5,6 +5,8 @@ What only a check needs is imported inside the functions, so that `cgsafe --vers
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
@@ -22,9 +24,11 @@ from cgsafe.commands.common import (
     changes_for,
     loaded_rules,
     narrow_to,
+    not_empty,
     prepare,
     run_engine,
     say,
+    tell,
     tell_faults,
     tell_problems,
     watch_files,
@@ -105,6 +109,7 @@ def cli() -> None:
 @click.option("-v", "--verbose", is_flag=True, help="More about the run; tracebacks of internal errors.")
 def check(**options: Any) -> int:
     """Check files and folders; `-` reads standard input. Without PATH: the current folder."""
+    not_empty(options, "baseline", "diff_base", "output", "stdin_filename")
     _exclusive(options)
     setup = prepare(options)
     _writable(options["output"])
@@ -172,13 +177,13 @@ def _fix(setup: Setup, baseline: Baseline | None, options: dict[str, Any]) -> in
     if options["diff"]:
         code = _tell(fixed.report, setup, options, fixed.diff())
         if not options["quiet"]:
-            click.echo(f"Would fix {count}." if fixed.count else "Nothing to fix.", err=True)
+            tell(f"Would fix {count}." if fixed.count else "Nothing to fix.")
         return FAILED if code == FAILED else FINDINGS if fixed.files else CLEAN
     after = fixed.stdin() or settings.stdin
     _pass_on(after, options)
     code = _tell(fixed.report, setup._replace(settings=replace(settings, stdin=after)), options)
     if not options["quiet"]:
-        click.echo(f"Fixed {count}.", err=True)
+        tell(f"Fixed {count}.")
     return code
 
 
@@ -194,12 +199,10 @@ def _pass_on(stdin: bytes | None, options: dict[str, Any]) -> None:
 
 def _writable(output: str | None) -> None:
     """Refuse an output file that cannot be written before the work is done, not after it."""
-    import os
-
     if not output or output == "-":
         return
     folder = os.path.dirname(os.path.realpath(output))
-    if not os.path.isdir(folder):
+    if not os.path.isdir(folder) and not os.path.exists(output):
         raise click.UsageError(f"--output: there is no folder `{folder}`")
     if os.path.isdir(output):
         raise click.UsageError(f"--output: `{output}` is a folder")
@@ -240,7 +243,7 @@ def _tell(report: Report, setup: Setup, options: dict[str, Any], instead: str | 
         from cgsafe.report.statistics import lines
 
         for line in lines(report):
-            click.echo(line, err=True)
+            tell(line)
     if not report.files_checked and not report.errors:
         say(f"nothing was checked: no Python files in {', '.join(map(escape, setup.paths))}")
         return FAILED
@@ -281,8 +284,6 @@ def _write(report: Report, rendering: Options, options: dict[str, Any], instead:
         with standard_output(stream) as out:
             render(out)
         return
-    import io
-
     buffer = io.StringIO()
     render(buffer)
     try:
@@ -349,23 +350,38 @@ _register()
 
 def run() -> NoReturn:
     """The command `cgsafe`: ends the process at once, for taking millions of objects apart would take seconds."""
+    code = FAILED
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     try:
-        code = main()
-    except (OSError, AttributeError) as error:
-        # A full disk or a closed descriptor, wherever it shows.
-        if not isinstance(error, OSError) and sys.stdout is not None and sys.stderr is not None:
-            raise
-        if sys.stderr is not None:
-            say(f"cannot write: {error}")
-        os._exit(FAILED)
-    try:
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except OSError:
-        code = code or FAILED  # a closed pipe has been told already
-    except ValueError:
-        pass  # the language server closes its streams itself
+        if sys.stdout is None:
+            say("standard output is closed")
+        else:
+            code = main()
+    except OSError as error:  # a full disk, a closed descriptor, wherever it shows
+        with contextlib.suppress(OSError):
+            say(_reason(error))
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError:
+            code = code or FAILED  # a closed pipe has been told already
+        except ValueError:
+            pass  # the language server has closed it
     os._exit(code)
+
+
+def _reason(error: OSError) -> str:
+    """What an error that nothing else has dealt with means."""
+    try:
+        os.getcwd()
+    except OSError:
+        return "the working directory does not exist any more"
+    place = f"{error.filename}: " if error.filename else ""
+    return f"cannot {'read or ' if error.filename else ''}write: {place}{error.strerror or error}"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -373,7 +389,9 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         code = cli.main(args=arguments, prog_name="cgsafe", standalone_mode=False)
     except click.UsageError as error:
-        error.show()
+        text = io.StringIO()
+        error.show(text)
+        tell(text.getvalue().rstrip("\n"))
         return FAILED
     except click.ClickException as error:
         say(error.format_message())
@@ -381,4 +399,6 @@ def main(arguments: list[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         say("interrupted")
         return INTERRUPTED
+    except SystemExit:  # click's answer to a reader of the help that has gone away
+        return CLEAN
     return code if isinstance(code, int) else CLEAN

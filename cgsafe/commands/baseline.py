@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from cgsafe.commands import options as common
-from cgsafe.commands.common import CLEAN, FAILED, prepare, run_engine, say, tell_problems
+from cgsafe.commands.common import CLEAN, FAILED, not_empty, prepare, run_engine, say, tell_problems
 
 
 @click.command(short_help="Write known findings into a file that `check` leaves out.")
@@ -16,7 +16,7 @@ from cgsafe.commands.common import CLEAN, FAILED, prepare, run_engine, say, tell
     "-o",
     "--output",
     metavar="FILE",
-    help="The baseline.  [default: that of the configuration, else cgsafe-baseline.tsv]",
+    help="The baseline; `-`: standard output.  [default: that of the configuration, else cgsafe-baseline.tsv]",
 )
 @click.option(
     "--prune", "--update", is_flag=True, help="Only take out what is fixed, and follow what has moved; add nothing."
@@ -41,12 +41,15 @@ def baseline(**options: Any) -> int:
     from cgsafe.config import baseline_of
     from cgsafe.report import ordered_errors
     from cgsafe.report.style import escape
-    from cgsafe.terminal import write_file
+    from cgsafe.terminal import standard_output, write_file
 
+    not_empty(options, "output")
     setup = prepare(options)
     path = options["output"] or baseline_of(setup.config) or DEFAULT
     try:
-        old = load(path) if options["prune"] or os.path.exists(path) else Baseline(path)
+        # What goes to a pipe, or to standard output (`-`), has nothing to bring up to date.
+        is_old = path != "-" and (os.path.isfile(path) or os.path.isdir(path))
+        old = load(path) if options["prune"] or is_old else Baseline(path)
     except BaselineError as error:
         raise click.UsageError(str(error)) from None
     report = run_engine(setup, options)
@@ -63,7 +66,11 @@ def baseline(**options: Any) -> int:
     added = [] if options["prune"] else [entry_of(finding, path) for finding in report.findings]
     entries = {*outcome.known, *outcome.unchecked, *added}
     try:
-        write_file(path, text_of(entries))
+        if path == "-":
+            with standard_output() as out:
+                out.write(text_of(entries))
+        else:
+            write_file(path, text_of(entries))
     except OSError as error:
         raise click.UsageError(f"--output: cannot write `{escape(path)}`: {error.strerror}") from None
     if not options["quiet"]:
