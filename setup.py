@@ -21,7 +21,7 @@ setup(
     packages=[*tool, *rules, *fixtures],
     package_dir={"cgsafe_rules": "rules", "cgsafe_rules.fixtures": "fixtures"},
     package_data={
-        **{package: ["*.toml", "*.json", "*.html", "*.md", "py.typed"] for package in [*tool, *rules]},
+        **{package: ["*.toml", "*.json", "*.html", "*.md", "*.svg", "py.typed"] for package in [*tool, *rules]},
         **{package: ["*"] for package in fixtures},
     },
 )

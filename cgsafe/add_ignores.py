@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from cgsafe.comments import Comments
 from cgsafe.findings import Finding, Problem
 from cgsafe.source import STDIN, Source, read
-from cgsafe.terminal import write_bytes
+from cgsafe.terminal import unwritable, write_bytes
 
 WIDEST = 120  # columns; a comment that would make a line longer stands above it
 _LINE = re.compile(r"([^\r\n]*)(\r\n|\r|\n|$)")
@@ -39,6 +39,8 @@ def _in_file(path: str, findings: list[Finding], reason: str) -> Problem | None:
     source = read(path) if path != STDIN else Problem(path, 0, "standard input cannot be changed")
     if isinstance(source, Problem):
         return source
+    if reason_not := unwritable(path):
+        return Problem(path, 0, f"cannot write it: {reason_not}")
     text = with_ignores(source.text, [(f.line, f.code) for f in findings], reason)
     if not _faithful(source.text, text, findings):
         return Problem(path, 0, "no comment was added: it would have changed the code")

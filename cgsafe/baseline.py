@@ -23,7 +23,7 @@ _HEAD = f"""\
 # cgsafe baseline, version {VERSION}
 # Known findings, which `cgsafe check --baseline` leaves out. `cgsafe baseline --prune` takes away what is fixed.
 """
-_VERSION = re.compile(r"# cgsafe baseline, version (\d+)")
+_VERSION = re.compile(r"# cgsafe baseline, version (\d{1,9})")
 _CONFLICT = re.compile(r"(<{7}|\|{7}|={7}|>{7})( |$)")
 
 
@@ -58,7 +58,7 @@ def load(path: str) -> Baseline:
     """Read a baseline. Where a merge left a conflict, the entries of all sides count."""
     shown = escape(path)
     try:
-        with open(path, encoding="utf-8", newline=None) as file:
+        with open(path, encoding="utf-8-sig", newline=None) as file:
             text = file.read()
     except FileNotFoundError:
         raise BaselineError(f"{shown}: no such baseline; `cgsafe baseline -o {shown}` writes it") from None
@@ -66,6 +66,8 @@ def load(path: str) -> Baseline:
         raise BaselineError(f"{shown}: cannot read it: {error.strerror}") from None
     except UnicodeDecodeError:
         raise BaselineError(f"{shown}: not valid UTF-8, so no baseline") from None
+    except ValueError:  # a NUL in it
+        raise BaselineError(f"{shown}: no name that a file can have") from None
     result = Baseline(path)
     entries: dict[Entry, None] = {}  # a line that both sides of a conflict hold is one finding
     for number, line in enumerate(text.split("\n"), 1):

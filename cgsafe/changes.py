@@ -47,7 +47,9 @@ def since(reference: str, paths: Sequence[str], exclude: Sequence[str]) -> Chang
     """What is on disk against the point where the current branch left `reference`."""
     repository = _Repository(paths)
     base = repository.branch_point(reference)
-    now = {path: _on_disk(path) for path in _python(known_files(paths, exclude), repository)}
+    parts = repository.submodules()
+    known = [path for path in _python(known_files(paths, exclude), repository) if not path.startswith(parts)]
+    now = {path: _on_disk(path) for path in known}
     tree = repository.tree(base)
     gone = [path for path in tree if path not in now and _on_disk(path) is None]
     return _compared(repository, tree, now, gone)
@@ -88,7 +90,8 @@ def _with_caused(
     """Add the findings that the state before the change does not have, such as in unchanged callers of a changed helper."""
     contents = {**(settings.contents or {}), **changes.before}
     before = check(replace(settings, contents=contents))
-    if before is None or before.errors:
+    # A new file that was named by itself is missed in the state before, as it must be.
+    if before is None or any(contents.get(os.path.abspath(e.path), b"") is not None for e in before.errors):
         report.notes.append(
             "the state before the change could not be checked; only what runs through changed lines is told"
         )
@@ -162,6 +165,10 @@ class _Repository:
     def __init__(self, paths: Sequence[str]) -> None:
         first = os.path.abspath(next((path for path in paths if path != STDIN), "."))
         self._folder = first if os.path.isdir(first) else os.path.dirname(first)
+        self._environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+        if os.environ.get("GIT_DIR"):  # as in a hook: git then takes the working directory for the top
+            self._folder = os.getcwd()
+            self._environment["GIT_DIR"] = os.path.abspath(os.environ["GIT_DIR"])
         try:
             top = os.fsdecode(self._git("rev-parse", "--show-toplevel")).rstrip("\n")
         except GitError as error:
@@ -185,9 +192,8 @@ class _Repository:
 
     def _git(self, *arguments: str, data: bytes = b"") -> bytes:
         command = ["git", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", *arguments]
-        environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
         try:
-            done = subprocess.run(command, input=data, capture_output=True, cwd=self._folder, env=environment)
+            done = subprocess.run(command, input=data, capture_output=True, cwd=self._folder, env=self._environment)
         except FileNotFoundError:
             raise GitError("git is not installed") from None
         if done.returncode:
@@ -230,8 +236,15 @@ class _Repository:
         for row in self._git("ls-files", "-s", "-z").split(b"\0"):
             head, _, name = row.partition(b"\t")
             if name.endswith(b".py") and head.startswith(b"100"):
+                if not head.endswith(b" 0"):
+                    raise GitError(f"{os.fsdecode(name)} has a merge conflict, so nothing can be committed yet")
                 found[self.prefix + os.fsdecode(name)] = head.split()[1].decode()
         return found
+
+    def submodules(self) -> tuple[str, ...]:
+        """The folders of other repositories in this one: what is in them is not of its commits."""
+        rows = (row.partition(b"\t") for row in self._git("ls-files", "-s", "-z").split(b"\0"))
+        return tuple(self.prefix + os.fsdecode(name) + os.sep for head, _, name in rows if head.startswith(b"160000"))
 
     def blobs(self, names: Iterable[str]) -> dict[str, bytes]:
         """The contents of objects."""

@@ -1,10 +1,12 @@
-"""The command line: `cgsafe check`, `cgsafe rules`, `cgsafe explain`.
+"""The command line: `cgsafe check`, `cgsafe rules`, `cgsafe explain`; the other commands are in `cgsafe.commands`.
 
 What only a check needs is imported inside the functions, so that `cgsafe --version` and shell completion stay instant.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import sys
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
@@ -12,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 import click
 
 from cgsafe import __version__, questions
+from cgsafe.commands import options as common
 from cgsafe.commands.common import (
     CLEAN,
     FAILED,
@@ -21,18 +24,20 @@ from cgsafe.commands.common import (
     changes_for,
     loaded_rules,
     narrow_to,
+    not_empty,
     prepare,
     run_engine,
     say,
+    tell,
+    tell_faults,
+    tell_problems,
     watch_files,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from cgsafe.baseline import Baseline
     from cgsafe.commands.common import Setup
-    from cgsafe.findings import Problem, Report
+    from cgsafe.findings import Report
     from cgsafe.report import Options
     from cgsafe.settings import Settings
 
@@ -40,6 +45,8 @@ INTERRUPTED = 130
 
 # cgsafe.report.FORMATS, without importing it
 FORMAT_NAMES = ("text", "concise", "grouped", "json", "json-lines", "sarif", "github", "gitlab", "junit", "html")
+
+GROUP_EPILOG = "Start with `cgsafe check FOLDER`. `cgsafe COMMAND --help` tells the options of a command."
 
 EPILOG = """\
 \b
@@ -53,46 +60,38 @@ Exit codes:
 """
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(__version__, prog_name="cgsafe", message="%(prog)s %(version)s")
+@click.group(
+    cls=common.Group,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=GROUP_EPILOG,
+)
+@click.version_option(__version__, "-V", "--version", prog_name="cgsafe", message="%(prog)s %(version)s")
 def cli() -> None:
     """Find CUDA-graph hazards in PyTorch code before a GPU is started."""
 
 
-@cli.command(epilog=EPILOG)
-@click.argument("paths", nargs=-1, metavar="[PATH]...")
-@click.option(
-    "--select", multiple=True, metavar="CODES", help="Only these rules: codes or prefixes (CG1), comma lists."
-)
-@click.option("--extend-select", multiple=True, metavar="CODES", help="These too, on top of those otherwise selected.")
-@click.option("--ignore", multiple=True, metavar="CODES", help="Not these rules. The longer prefix wins over --select.")
-@click.option(
-    "--min-confidence",
-    type=click.Choice(["low", "medium", "high"], case_sensitive=False),
-    help="Leave out findings that are less sure than this.  [default: medium]",
-)
-@click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave out files, as in a .gitignore. Repeatable.")
-@click.option(
-    "--output-format", type=click.Choice(FORMAT_NAMES, case_sensitive=False), default="text", show_default=True
-)
-@click.option("--output", metavar="FILE", help="Write the findings to a file instead of standard output.")
+@cli.command(epilog=EPILOG, short_help="Check files and folders.")
+@common.paths
+@common.select
+@common.extend_select
+@common.ignore
+@common.min_confidence("Leave out findings that are less sure than this.")
+@common.exclude
+@common.output_format(FORMAT_NAMES)
+@click.option("-o", "--output", metavar="FILE", help="Write the findings to this file.  [default: standard output]")
 @click.option("--fix", is_flag=True, help="Apply the safe fixes, then report what is left.")
 @click.option("--unsafe-fixes", is_flag=True, help="With --fix or --diff: those too that are to be reviewed.")
 @click.option("--diff", is_flag=True, help="Show what --fix would change, and change nothing.")
-@click.option(
-    "--hot-path", is_flag=True, help="Also warn of waits in code that runs at every step outside of captures."
-)
+@common.hot_path
 @click.option("--all-paths", is_flag=True, help="Show one path from each capture root, not just the shortest of all.")
-@click.option(
-    "--jobs", "-j", type=click.IntRange(min=0), default=0, metavar="N", help="Processes; 0: one per processor.  [0]"
-)
+@common.jobs
 @click.option(
     "--show-suppressed",
     is_flag=True,
     help="Also show findings that a comment, the configuration, the baseline or (with --hot-path) the code accepts.",
 )
 @click.option("--baseline", metavar="FILE", help="Leave out the findings that this file holds; see `cgsafe baseline`.")
-@click.option("--no-baseline", is_flag=True, help="Not even the baseline that the configuration names.")
+@click.option("--no-baseline", is_flag=True, help="Do not use the baseline that the configuration names.")
 @click.option(
     "--diff-base", metavar="REF", help="Only what changed since the branch left REF, or what that change causes."
 )
@@ -103,13 +102,14 @@ def cli() -> None:
 @click.option("--watch", is_flag=True, help="Check again whenever a file changes, until interrupted.")
 @click.option("--add-ignore", is_flag=True, help="Write comments into the code that silence the findings there are.")
 @click.option("--reason", metavar="TEXT", help="The reason that --add-ignore writes.")
-@click.option("--no-cache", is_flag=True, help="Neither read nor write the cache.")
+@common.no_cache
 @click.option("--statistics", is_flag=True, help="Also tell counts (standard error; part of JSON).")
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
-@click.option("-q", "--quiet", is_flag=True, help="No summary and no progress.")
+@common.color
+@common.quiet
 @click.option("-v", "--verbose", is_flag=True, help="More about the run; tracebacks of internal errors.")
 def check(**options: Any) -> int:
     """Check files and folders; `-` reads standard input. Without PATH: the current folder."""
+    not_empty(options, "baseline", "diff_base", "output", "stdin_filename")
     _exclusive(options)
     setup = prepare(options)
     _writable(options["output"])
@@ -177,13 +177,13 @@ def _fix(setup: Setup, baseline: Baseline | None, options: dict[str, Any]) -> in
     if options["diff"]:
         code = _tell(fixed.report, setup, options, fixed.diff())
         if not options["quiet"]:
-            click.echo(f"Would fix {count}." if fixed.count else "Nothing to fix.", err=True)
+            tell(f"Would fix {count}." if fixed.count else "Nothing to fix.")
         return FAILED if code == FAILED else FINDINGS if fixed.files else CLEAN
     after = fixed.stdin() or settings.stdin
     _pass_on(after, options)
     code = _tell(fixed.report, setup._replace(settings=replace(settings, stdin=after)), options)
     if not options["quiet"]:
-        click.echo(f"Fixed {count}.", err=True)
+        tell(f"Fixed {count}.")
     return code
 
 
@@ -199,12 +199,10 @@ def _pass_on(stdin: bytes | None, options: dict[str, Any]) -> None:
 
 def _writable(output: str | None) -> None:
     """Refuse an output file that cannot be written before the work is done, not after it."""
-    import os
-
     if not output or output == "-":
         return
     folder = os.path.dirname(os.path.realpath(output))
-    if not os.path.isdir(folder):
+    if not os.path.isdir(folder) and not os.path.exists(output):
         raise click.UsageError(f"--output: there is no folder `{folder}`")
     if os.path.isdir(output):
         raise click.UsageError(f"--output: `{output}` is a folder")
@@ -240,14 +238,12 @@ def _tell(report: Report, setup: Setup, options: dict[str, Any], instead: str | 
     if not options["quiet"]:
         for note in report.notes:
             say(note)
-    for problem in ordered_errors(report):
-        place = f"{escape(problem.path)}:{problem.line}: " if problem.line else f"{escape(problem.path)}: "
-        say(f"{place if problem.path else ''}{escape(problem.message)}")
+    tell_problems(ordered_errors(report))
     if options["statistics"] and options["output_format"] != "json":
         from cgsafe.report.statistics import lines
 
         for line in lines(report):
-            click.echo(line, err=True)
+            tell(line)
     if not report.files_checked and not report.errors:
         say(f"nothing was checked: no Python files in {', '.join(map(escape, setup.paths))}")
         return FAILED
@@ -260,15 +256,13 @@ def _add_ignores(report: Report, options: dict[str, Any]) -> int:
     """Silence the findings by comments in the code; the exit code."""
     from cgsafe.add_ignores import add_ignores
     from cgsafe.report import counted, ordered, ordered_errors
-    from cgsafe.report.style import escape
 
     found = [finding for finding in ordered(report) if not finding.outside and finding.trace]
     try:
         silenced, files, problems = add_ignores(found, options["reason"] or "")
     except ValueError as error:
         raise click.UsageError(f"--reason: {error}") from None
-    for problem in [*ordered_errors(report), *problems]:
-        say(f"{escape(problem.path)}{f':{problem.line}' if problem.line else ''}: {escape(problem.message)}")
+    tell_problems([*ordered_errors(report), *problems])
     if not options["quiet"]:
         left = len(report.findings) - silenced
         rest = f"; {counted(left, 'finding')} left as {'it is' if left == 1 else 'they are'}" if left else ""
@@ -290,8 +284,6 @@ def _write(report: Report, rendering: Options, options: dict[str, Any], instead:
         with standard_output(stream) as out:
             render(out)
         return
-    import io
-
     buffer = io.StringIO()
     render(buffer)
     try:
@@ -300,9 +292,9 @@ def _write(report: Report, rendering: Options, options: dict[str, Any], instead:
         raise click.UsageError(f"--output: cannot write `{options['output']}`: {error.strerror}") from None
 
 
-@cli.command()
-@click.option("--output-format", type=click.Choice(["text", "json"], case_sensitive=False), default="text")
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
+@cli.command(short_help="List all rules.")
+@common.output_format()
+@common.color
 def rules(output_format: str, color: str) -> int:
     """List all rules, also those of other packages."""
     from cgsafe.catalogue import rules_json, rules_table
@@ -317,35 +309,30 @@ def rules(output_format: str, color: str) -> int:
     return tell_faults(faults)
 
 
-@cli.command()
-@click.argument("codes", nargs=-1, required=True, metavar="CODE...")
-@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
-@click.option("--all-examples", is_flag=True, help="Show every example, not just the first bad and the first good one.")
+@cli.command(short_help="Explain rules, with examples.")
+@click.argument("codes", nargs=-1, required=True, metavar="CODE...", shell_complete=common.complete_code)
+@click.option("--all-examples", is_flag=True, help="Show every example, not just one bad and one good one.")
+@common.color
 def explain(codes: tuple[str, ...], color: str, all_examples: bool) -> int:
-    """Explain rules, by code or by name: why, what the GPU says, what to do, examples."""
+    """Explain rules: why, what the GPU says, what to do, examples.
+
+    CODE is the code of a rule (CG101), its name (tensor-truth-value), or a prefix of codes (CG1).
+    """
     from cgsafe.catalogue import explanation
-    from cgsafe.selection import find_rule, near_misses
+    from cgsafe.selection import find_rules, near_misses
     from cgsafe.terminal import standard_output, wants_color, width_of
 
     found, faults = loaded_rules()
-    wanted = [(code, find_rule(code, found)) for code in codes]
-    if unknown := [f"unknown rule `{code}`{near_misses(code, found)}" for code, rule in wanted if rule is None]:
+    wanted = {code: find_rules(code, found) for code in codes}
+    if unknown := [f"unknown rule `{code}`{near_misses(code, found)}" for code, some in wanted.items() if not some]:
         raise click.UsageError("; ".join(unknown))
     with standard_output() as out:
-        for number, (_, rule) in enumerate(wanted):
-            assert rule is not None
+        for number, rule in enumerate(dict.fromkeys(rule for some in wanted.values() for rule in some)):
             out.write("\n" if number else "")
             out.writelines(
                 f"{line}\n" for line in explanation(rule, width_of(out), wants_color(color, out), all_examples)
             )
     return tell_faults(faults)
-
-
-def tell_faults(faults: Sequence[Problem]) -> int:
-    """Tell which rules could not be loaded; the exit code."""
-    for fault in faults:
-        say(fault.message)
-    return FAILED if faults else CLEAN
 
 
 def _register() -> None:
@@ -363,21 +350,38 @@ _register()
 
 def run() -> NoReturn:
     """The command `cgsafe`: ends the process at once, for taking millions of objects apart would take seconds."""
+    code = FAILED
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     try:
-        code = main()
-    except (OSError, AttributeError) as error:
-        # A full disk or a closed descriptor, wherever it shows.
-        if not isinstance(error, OSError) and sys.stdout is not None and sys.stderr is not None:
-            raise
-        if sys.stderr is not None:
-            say(f"cannot write: {error}")
-        os._exit(FAILED)
-    try:
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except OSError:
-        code = code or FAILED  # a closed pipe has been told already
+        if sys.stdout is None:
+            say("standard output is closed")
+        else:
+            code = main()
+    except OSError as error:  # a full disk, a closed descriptor, wherever it shows
+        with contextlib.suppress(OSError):
+            say(_reason(error))
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError:
+            code = code or FAILED  # a closed pipe has been told already
+        except ValueError:
+            pass  # the language server has closed it
     os._exit(code)
+
+
+def _reason(error: OSError) -> str:
+    """What an error that nothing else has dealt with means."""
+    try:
+        os.getcwd()
+    except OSError:
+        return "the working directory does not exist any more"
+    place = f"{error.filename}: " if error.filename else ""
+    return f"cannot {'read or ' if error.filename else ''}write: {place}{error.strerror or error}"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -385,7 +389,9 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         code = cli.main(args=arguments, prog_name="cgsafe", standalone_mode=False)
     except click.UsageError as error:
-        error.show()
+        text = io.StringIO()
+        error.show(text)
+        tell(text.getvalue().rstrip("\n"))
         return FAILED
     except click.ClickException as error:
         say(error.format_message())
@@ -393,4 +399,6 @@ def main(arguments: list[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         say("interrupted")
         return INTERRUPTED
+    except SystemExit:  # click's answer to a reader of the help that has gone away
+        return CLEAN
     return code if isinstance(code, int) else CLEAN

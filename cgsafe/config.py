@@ -88,7 +88,7 @@ def _flag(value: Any) -> bool:
 
 
 def _text(value: Any) -> str:
-    if not isinstance(value, str) or not value:
+    if not isinstance(value, str) or not value or "\0" in value:
         raise ValueError(f"expected a file's name, found {_described(value)}")
     return value
 
@@ -251,7 +251,7 @@ def _rebased(config: Config, patterns: list[str]) -> list[str]:
 def _read(path: str) -> Config | None:
     try:
         with open(path, "rb") as file:
-            text = file.read().decode("utf-8")
+            text = file.read().decode("utf-8-sig")
         data = tomllib.loads(text)
     except OSError as error:
         raise _error(path, 0, f"cannot read it: {error.strerror}") from None
@@ -262,6 +262,8 @@ def _read(path: str) -> Config | None:
         raise _error(path, line, f"not valid TOML: {message}") from None
     except RecursionError:
         raise _error(path, 0, "not valid TOML: nested too deeply") from None
+    except ValueError:  # a number of thousands of digits
+        raise _error(path, 0, "not valid TOML: a number is too long") from None
     header = ""
     if os.path.basename(path) == SHARED_FILE:
         tool = data.get("tool")
@@ -274,7 +276,7 @@ def _read(path: str) -> Config | None:
     values: dict[str, Any] = {}
     for key, value in data.items():
         if key not in KEYS:
-            raise _error(path, lines[key], f"unknown key `{key}`{_near(key)}")
+            raise _error(path, lines[key], f"unknown key `{key}`{_near(key, header)}")
         try:
             values[key.replace("-", "_")] = KEYS[key](value)
         except ValueError as error:
@@ -295,9 +297,11 @@ def _toml_place(message: str) -> tuple[str, int]:
     return (message[: match.start()], int(match[1])) if match else (message, 0)
 
 
-def _near(key: str) -> str:
+def _near(key: str, header: str) -> str:
     import difflib
 
+    if key == "tool" and not header:
+        return f"; in {OWN_FILE} the keys stand at the top, without `[tool.cgsafe]`"
     close = difflib.get_close_matches(key.replace("_", "-"), list(KEYS), n=1)
     return f"; did you mean `{close[0]}`?" if close else f"; known are {', '.join(KEYS)}"
 

@@ -155,7 +155,7 @@ def fixes(rules: Sequence[type[Rule]]) -> dict[str, str]:
     from cgsafe.settings import Settings
 
     folders = [folder for rule in rules if (folder := catalogue.examples_folder(rule))]
-    report = engine.check(folders, Settings(jobs=1, cache=False), list(rules), None)
+    report = engine.check(folders, Settings(jobs=1, cache=False, edits=True), list(rules), None)
     kinds: dict[str, set[str]] = {rule.code: set() for rule in rules}
     for finding in report.findings:
         if finding.fix and finding.fix.edits:

@@ -199,6 +199,7 @@ class CompiledCall(Event):
     decorator: Place | None = None  # where torch.compile is applied to it
     as_decorator: bool = True
     options: tuple[tuple[str, str], ...] = ()  # the arguments of torch.compile, as source
+    unless: tuple[str, ...] = ()  # conditions on which nothing is compiled at that place
     signature: Any = None  # what is called with which kinds of arguments: a warm-up with the same covers this call
     call: Place | None = None
 

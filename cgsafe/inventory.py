@@ -12,6 +12,7 @@ from cgsafe import __version__
 from cgsafe.engine import Shown, prepare
 from cgsafe.findings import Problem
 from cgsafe.index.project import Project
+from cgsafe.report import counted
 from cgsafe.report.style import Style, escape
 from cgsafe.roots import NO_MODULE, folder_refusal, instantiated_names, module_refusal
 from cgsafe.rule import Rule
@@ -129,7 +130,7 @@ def as_text(found: Inventory, width: int, color: bool, everything: bool) -> Iter
     for root in found.roots:
         kinds[root.kind] = kinds.get(root.kind, 0) + 1
     told = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
-    others = f"; {len(found.refused)} modules that are none" if everything else ""
+    others = f"; {counted(len(found.refused), 'module')} left out" if everything else ""
     yield f"{len(found.roots)} root{'s' * (len(found.roots) != 1)}{f' ({told})' if told else ''}{others}."
 
 

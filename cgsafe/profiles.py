@@ -118,12 +118,12 @@ SCHEMA: dict[str, dict[str, Reader]] = {
     "contexts": dict.fromkeys(("sync_allowed", "comments"), _names),
     "custom_ops": dict.fromkeys(("registrars", "decorators", "splitting"), _names),
     "dispatch": {"elsewhere": _names},
-    "objects": {"host": _names, "fields": _fields},
+    "objects": {"host": _names, "fixed": _names, "fields": _fields},
     "host_names": dict.fromkeys(("prefixes", "suffixes", "numpy_prefixes", "numpy_suffixes"), _names),
     "tensor_names": {"mask_suffixes": _names},
     "guards": {"external": _answers, "in_classes": _answers_in, "named": _answers},
     "idioms": {"current_stream": _idiom},
-    "doubts": {"dtypes": _names, "switches": _names},
+    "doubts": {"arguments": _names, "attributes": _names, "dtypes": _names, "switches": _names},
     "libraries": {"waits": _names},
 }
 FREE: dict[str, Reader] = {"names": _kinds}  # sections whose keys are the names themselves

@@ -43,6 +43,7 @@ class Start:
     given: frozenset[Any] = frozenset()  # states of the objects, no modules, that the captured call gets as arguments
     lacks: frozenset[str] = frozenset()  # class attributes that are false there: see `roots.needs` of the knowledge
     warmed: bool = False  # by profile, the very call is made before the capture
+    module: ClassDef | None = None  # whose forward counts as captured
 
 
 @dataclass(frozen=True)
@@ -275,7 +276,7 @@ def start_module(walker: Walker, candidate: Candidate) -> Start | None:
     frame = _entry_frame(walker, node, file)
     frame.call_value(method, args.drop_first(), _Anchor(line))
     warmed = walker.by_package.of(file.module).warmed(file.module)
-    return Start(root, node, False, lacks=_lacks(walker, definition), warmed=warmed)
+    return Start(root, node, False, lacks=_lacks(walker, definition), warmed=warmed, module=definition)
 
 
 def _lacks(walker: Walker, definition: ClassDef) -> frozenset[str]:
@@ -309,6 +310,16 @@ def module_refusal(walker: Walker, definition: ClassDef) -> str:
         return "its `forward` is a stub for subclasses to define"
     if _is_abstract(walker, definition):
         return "it leaves methods to its subclasses, which are walked instead"
+    return _inherited_refusal(walker, definition)
+
+
+def _inherited_refusal(walker: Walker, definition: ClassDef) -> str:
+    """What a profile says of the modules that the bases of a class lie in: who runs the bases runs it, too."""
+    for base in walker.classes.mro(definition)[1:]:
+        if not isinstance(base, str):
+            said = walker.by_package.of(base.file.module).not_captured_by(base.file.module, "")
+            if said:
+                return f"it is a `{base.name}`, and {said}"
     return ""
 
 

@@ -14,6 +14,7 @@ from multiprocessing.connection import Connection
 from cgsafe.cache import KEEP_RUNS, Store, tool_stamp
 from cgsafe.findings import Problem
 from cgsafe.index.project import Project
+from cgsafe.owners import Owners
 from cgsafe.parallel import Helper, Queue, available
 from cgsafe.roots import (
     NAMED,
@@ -215,8 +216,10 @@ class Share:
         self.first = first  # the process that began
         self.rules = RuleSet(rules)
         self.starts: list[Start] = []
+        self.known: set[Place] = set()  # modules that the roots of the first round reached, in whichever process
 
     def walk_all(self, chunks: list[list[Candidate]], reached: set[Place] | None, progress: Progress | None) -> None:
+        self.known |= reached or set()
         for number, chunk in enumerate(chunks):
             self.walk(_left(chunk, reached or ()), number, len(chunks), progress)
 
@@ -235,6 +238,7 @@ class Share:
     def walk_queue(
         self, chunks: list[list[Candidate]], queue: Queue, reached: set[Place] | None, progress: Progress | None
     ) -> None:
+        self.known |= reached or set()
         taken = 0
         while (number := queue.take()) is not None:
             if queue.two_ended:
@@ -267,6 +271,10 @@ class Share:
     def reached(self) -> list[Place]:
         return sorted((d.file.path, d.qualname) for d in self.walker.reached)
 
+    def owners(self) -> Owners:
+        """Who makes the modules, for findings on the paths from their forwards."""
+        return Owners(self.walker, self.known)
+
     def outcome(self) -> Outcome:
         walker = self.walker
         judge = Judge(self.rules)
@@ -274,7 +282,7 @@ class Share:
         outcome = Outcome()
         for start in starts:
             outcome.add_root(root_key(start.root), start.root.reason)
-        collect(starts, judge, outcome.reaches)
+        collect(starts, judge, outcome.reaches, self.owners())
         capture_sites(walker.all_nodes(), judge, outcome.reaches)
         outcome.statistics = dict(walker.statistics)
         outcome.faults = dict(walker.faults)

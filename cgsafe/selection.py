@@ -40,10 +40,11 @@ def near_misses(text: str, rules: Sequence[type[Rule]]) -> str:
     return "; did you mean " + " or ".join(f"{rule.code} ({rule.name})" for rule in close) + "?"
 
 
-def find_rule(text: str, rules: Sequence[type[Rule]]) -> type[Rule] | None:
-    """The rule with this code or name."""
+def find_rules(text: str, rules: Sequence[type[Rule]]) -> list[type[Rule]]:
+    """The rule with this code or name, or else those whose codes start so."""
     wanted = text.strip().lower()
-    return next((rule for rule in rules if wanted in (rule.code.lower(), rule.name.lower())), None)
+    exact = [rule for rule in rules if wanted in (rule.code.lower(), rule.name.lower())]
+    return exact or [rule for rule in rules if wanted and rule.code.lower().startswith(wanted)]
 
 
 def choose(

@@ -66,9 +66,11 @@ def write_bytes(path: str, data: bytes) -> None:
     target = os.path.realpath(path)
     mode = None
     with contextlib.suppress(FileNotFoundError):
-        mode = os.stat(target).st_mode
+        mode = os.stat(path).st_mode
     if mode is not None and not stat.S_ISREG(mode):
-        with open(target, "wb") as file:
+        with open(
+            path, "wb"
+        ) as file:  # by the name that was given: a pipe behind a link such as /dev/stdout has no other
             file.write(data)
         return
     descriptor, temporary = tempfile.mkstemp(prefix=".cgsafe-", dir=os.path.dirname(target))
@@ -81,6 +83,19 @@ def write_bytes(path: str, data: bytes) -> None:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise
+
+
+def unwritable(path: str) -> str:
+    """Why a file cannot be replaced; "" where it can."""
+    target = os.path.realpath(path)
+    try:
+        mode = os.stat(target).st_mode
+    except OSError as error:
+        return str(error.strerror or error)
+    # Replacing a file takes no permission on the file itself, but whoever took it away meant it.
+    if not mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH) or not os.access(target, os.W_OK):
+        return "it is read-only"
+    return "" if os.access(os.path.dirname(target), os.W_OK) else "its folder is read-only"
 
 
 def _umask() -> int:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from cgsafe.events import CaptureSite, DeviceWait, HostCopy, HostRead, SiteEvent, SizeRead, TruthTest
 from cgsafe.findings import Confidence, Edit, Fix, Root, Severity, Step
 from cgsafe.forks import stream_hazards
+from cgsafe.owners import Owners
 from cgsafe.roots import Start
 from cgsafe.rule import RuleSet
 from cgsafe.walk.walker import Node
@@ -100,13 +101,13 @@ class Judge:
         return found
 
 
-def collect(starts: Iterable[Start], judge: Judge, reaches: Reaches) -> None:
+def collect(starts: Iterable[Start], judge: Judge, reaches: Reaches, owners: Owners) -> None:
     """Add to `reaches` what each root runs into, by its shortest path."""
     for start in starts:
-        _from_root(start, judge, reaches)
+        _from_root(start, judge, reaches, owners)
 
 
-def _from_root(start: Start, judge: Judge, reaches: Reaches) -> None:
+def _from_root(start: Start, judge: Judge, reaches: Reaches, owners: Owners) -> None:
     parents: dict[Node, tuple[Node, int] | None] = {start.node: None}
     queue = [start.node]
     best: dict[Spot, Reach] = {}
@@ -123,6 +124,12 @@ def _from_root(start: Start, judge: Judge, reaches: Reaches) -> None:
         if node in parents:
             for rule, hit in judge.rules.judge(event):
                 _add(best, start, node, parents, event, rule, hit)
+    if start.module is not None and any(reach.confidence > Confidence.LOW for reach in best.values()):
+        eager = owners.run_eagerly(start.module)
+        if eager:
+            for reach in best.values():
+                reach.confidence = int(Confidence.LOW)
+                reach.message += f"; {eager} seems to run `{start.module.name}`, outside of graphs"
     for spot, reach in best.items():
         add(reaches, spot, reach)
 
@@ -136,6 +143,8 @@ def _add(
 ) -> None:
     if event.region.hot and not isinstance(event, _WAITS):
         return  # no graph records here: all that matters is that the host waits
+    if event.region.hot and isinstance(event, DeviceWait) and event.how.endswith(".query"):
+        return  # it asks how far the GPU is, and goes on
     if hit.unless_warmed and event.signature in start.warm:
         return
     place = event.place

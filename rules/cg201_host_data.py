@@ -103,10 +103,12 @@ class ScalarStore(Rule):
         if event.how != "setitem":
             return None
         message = f"`{event.source} = ...` stores a Python number into the GPU by copying it from the host"
-        advice = f"Fill on the device: `{event.source}.fill_(...)`, or assign to a slice"
         if not event.number or not event.picks:
+            # What an index tensor picks is a copy: `x[index].fill_()` would change nothing.
+            advice = "Fill on the device: `fill_` on a view, `index_fill_` by an index, `masked_fill_` by a mask"
             return Hit(message, Fix(advice))
         if event.picks == "rows":
             advice = "Fill on the device: `x.index_fill_(0, index, value)`"
             return Hit(message, Fix(advice, "unsafe", transform=("store-to-fill", "rows")))
+        advice = f"Fill on the device: `{event.source}.fill_(...)`, or assign to a slice"
         return Hit(message, Fix(advice, "safe", transform=("store-to-fill",)))

@@ -67,9 +67,11 @@ class NestedCompile(Rule):
             else "shapes, dtypes or other optional arguments"
         )
         message = (
-            f"`{event.compiled}` is called {where}: {what} compiles it at its first call with new {changes}; if the "
-            "warm-up did not make that very call, the capture does, and compiling or tuning its kernels fails it"
+            f"`{event.compiled}` is called {where}: {what} compiles it at its first call with new {changes}; unless "
+            "the warm-up made that very call, this happens during the capture, and compiling or tuning kernels fails it"
         )
+        if event.unless:
+            message += "; whether it is compiled is decided by " + ", ".join(f"`{test}`" for test in event.unless)
         return Hit(
             message,
             self._remove(event),

@@ -31,10 +31,12 @@ class WarmupDivergence(Rule):
 
     def on_other_arguments(self, event: WarmupDiffers) -> Hit:
         name = f"argument {event.parameter}" if event.parameter.isdigit() else f"`{event.parameter}`"
+        passed = event.captured or event.warmed
+        value = "" if passed == event.parameter else f" (`{passed}`)"
         if not event.warmed:
-            what = f"the capture passes {name} (`{event.captured}`), the warm-up on line {event.line} leaves it out"
+            what = f"the capture passes {name}{value}, the warm-up on line {event.line} leaves it out"
         elif not event.captured:
-            what = f"the warm-up on line {event.line} passes {name} (`{event.warmed}`), the capture leaves it out"
+            what = f"the warm-up on line {event.line} passes {name}{value}, the capture leaves it out"
         else:
             what = (
                 f"{name} is `{event.captured}` in the capture and `{event.warmed}` in the warm-up on line {event.line}"

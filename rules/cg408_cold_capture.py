@@ -28,7 +28,10 @@ class ColdCapture(Rule):
     allowed = "Where the warm-up is done elsewhere."
 
     def on_cold(self, event: NoWarmup) -> Hit:
-        message = f"nothing here calls `{event.callee}` before this captures it: what its first call sets up, the capture meets"
+        message = (
+            f"no call of `{event.callee}` is seen before it is captured: what its first call sets up (library handles, "
+            "workspaces, compiled kernels) is then set up during the capture"
+        )
         return Hit(message, Fix(f"Call `{event.callee}` on the capture's stream before the capture"))
 
     def on_loop(self, event: CapturesInLoop) -> Hit:

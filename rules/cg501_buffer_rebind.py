@@ -34,8 +34,9 @@ class BufferRebind(Rule):
             # Mostly to keep the tensor alive for as long as the graph, which is right.
             message = f"`{event.name}` gets a tensor of the graph in captured code: replays append nothing"
             return Hit(message, Fix(f"Write into a buffer beside `{event.name}`, made once"), confidence=Confidence.LOW)
+        buffer = event.name.removesuffix(".data")
         message = (
             f"`{event.name}` is bound to another tensor in captured code{by.get(event.how, '')}: a replay does not do that "
             "again, and the tensor belongs to the graph's memory pool"
         )
-        return Hit(message, Fix(f"Make `{event.name}` once and write into it with `copy_`"), confidence=bound)
+        return Hit(message, Fix(f"Make `{buffer}` once and write into it: `{buffer}.copy_(...)`"), confidence=bound)

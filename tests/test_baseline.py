@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import textwrap
 
 import pytest
@@ -160,6 +162,9 @@ def test_the_two_sides_of_a_merge_conflict_count(write, tmp_path, capsys):
         (b"# cgsafe baseline, version 9\n", "base.tsv:1: written by a later cgsafe: version 9 is not known"),
         (b"\n# x\nm.py CG101\n", "base.tsv:3: not a line of a baseline: expected path"),
         (b"\xff\xfe", "base.tsv: not valid UTF-8, so no baseline"),
+        (b"# cgsafe baseline, version " + b"9" * 5000, "base.tsv:1: written by a later cgsafe"),
+        ("m.py\tCG101\n".encode("utf-16"), "base.tsv: not valid UTF-8, so no baseline"),
+        (b"m.py    CG101    f    x    0123\n", "base.tsv:1: not a line of a baseline"),
     ],
 )
 def test_a_baseline_that_cannot_be_used_is_a_usage_error(write, capsys, content, message):
@@ -199,3 +204,44 @@ def test_the_lines_are_read_back_as_they_were_written(tmp_path):
     path.write_text(baseline.text_of(entries))
     assert sorted(baseline.load(str(path)).entries) == sorted(entries)
     assert textwrap.dedent(path.read_text()).count("\n") == 4
+
+
+@pytest.mark.parametrize("change", [lambda b: b"\xef\xbb\xbf" + b, lambda b: b.replace(b"\n", b"\r\n")])
+def test_what_an_editor_does_to_the_file_does_not_matter(write, tmp_path, capsys, change):
+    known(write, {"m.py": MODEL})
+    path = tmp_path / "base.tsv"
+    path.write_bytes(change(path.read_bytes()))
+    assert fresh(capsys) == []
+
+
+def test_a_baseline_can_go_to_standard_output(write, tmp_path, capsys):
+    known(write, {"m.py": MODEL})
+    assert main(["baseline", "-q", "-o", "-"]) == 0
+    assert capsys.readouterr().out == (tmp_path / "base.tsv").read_text()
+    assert not (tmp_path / "-").exists()
+
+
+@pytest.mark.parametrize("words", ["baseline -q -o", "check -q --output-format json-lines --output"])
+def test_results_can_go_to_a_pipe_by_name(write, words):
+    """What is in it already is not waited for."""
+    known(write, {"m.py": MODEL})
+    command = [sys.executable, "-m", "cgsafe", *words.split(), "/dev/stdout"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (1 if "check" in words else 0, "")
+    assert "CG101" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["check", "--baseline", ""],
+        ["check", "--diff-base", ""],
+        ["check", "--output", ""],
+        ["check", "-", "--stdin-filename", ""],
+        ["baseline", "-o", ""],
+    ],
+)
+def test_a_value_that_a_script_left_empty_is_told(write, capsys, arguments):
+    write({"m.py": MODEL})
+    assert main(arguments) == 2
+    assert "the value is empty" in capsys.readouterr().err

@@ -170,3 +170,44 @@ def test_without_git(repository, capsys, monkeypatch):
     monkeypatch.setenv("PATH", "")
     assert main(["check", "--diff-base", "HEAD"]) == 2
     assert "git is not installed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("place", [".git", "absolute"])
+def test_in_a_hook_git_names_its_folder(repository, capsys, monkeypatch, write, place):
+    """With GIT_DIR set, the working directory is the top, wherever the paths lie."""
+    write({"sub/m.py": MODEL.replace("helper", "sub.helper"), "sub/helper.py": HELPER})
+    git("add", ".")
+    monkeypatch.setenv("GIT_DIR", place if place == ".git" else str(repository / ".git"))
+    for option in (["--staged"], ["--diff-base", "HEAD"]):
+        assert "sub/m.py" in {path for path, _, _ in found(capsys, *option, "sub")}
+
+
+def test_what_lies_in_a_submodule_is_not_of_this_repository(repository, capsys, write):
+    write({"part/m.py": MODEL.replace("helper", "part.helper"), "part/helper.py": HELPER})
+    git("init", "-q", "part")
+    git("-C", "part", "add", ".")
+    git("-C", "part", "commit", "-q", "-m", "one")
+    git("add", "part")
+    git("commit", "-q", "-m", "two")
+    assert found(capsys, "--diff-base", "HEAD") == []
+
+
+def test_a_merge_conflict_cannot_be_committed(repository, capsys):
+    git("checkout", "-q", "-b", "other")
+    (repository / "model.py").write_text(MODEL.replace("> 1", "> 2"))
+    git("commit", "-q", "-a", "-m", "two")
+    git("checkout", "-q", "main")
+    (repository / "model.py").write_text(MODEL.replace("> 1", "> 3"))
+    git("commit", "-q", "-a", "-m", "three")
+    with pytest.raises(subprocess.CalledProcessError):
+        git("merge", "other")
+    assert main(["check", "--staged"]) == 2
+    assert "model.py has a merge conflict" in capsys.readouterr().err
+
+
+def test_a_new_file_that_is_named_by_itself(repository, capsys, write):
+    """As pre-commit does: the state before lacks the file, and can be judged all the same."""
+    write({"helper.py": HELPER.replace("len(t.shape)", "t.sum()"), "new.py": "x = 1\n"})
+    git("add", ".")
+    for option in (["--staged"], ["--diff-base", "HEAD"]):
+        assert found(capsys, *option, "model.py", "helper.py", "new.py") == [("model.py", 9, "CG101")]

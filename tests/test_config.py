@@ -103,6 +103,17 @@ def test_a_value_of_the_wrong_kind(write, text, message):
     assert error_of(f"# a comment\n{text}\n", write) == f"cgsafe.toml:2: {message}"
 
 
+def test_what_is_no_toml_or_is_at_the_wrong_place(write):
+    assert error_of("select = " + "9" * 6000, write) == "cgsafe.toml: not valid TOML: a number is too long"
+    assert "without `[tool.cgsafe]`" in error_of("[tool.cgsafe]\nselect = []\n", write)
+    assert "expected a file's name" in error_of('baseline = "a\\u0000b"', write)
+
+
+def test_a_byte_order_mark_does_not_matter(write, tmp_path):
+    (tmp_path / "cgsafe.toml").write_bytes(b"\xef\xbb\xbfignore = ['CG101']\r\n")
+    assert load(str(tmp_path)).ignore == ("CG101",)
+
+
 def test_a_table_that_is_none(write):
     assert "expected a table, found an integer" in error_of("[tool]\ncgsafe = 1", write, "pyproject.toml")
 

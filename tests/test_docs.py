@@ -244,6 +244,12 @@ def test_evidence_that_cannot_be_used_is_2_and_writes_nothing(pack, capsys):
     assert not (pack / "docs").exists()
 
 
+def test_the_pages_call_those_fixes_automatic_that_the_command_makes():
+    told = docs.fixes(BUILT_IN)
+    assert told["CG202"] == "automatic (safe, unsafe)", "edits that are proposed as transformations count"
+    assert told["CG101"] == "by hand"
+
+
 def test_a_fix_is_called_automatic_where_there_is_an_edit(pack, monkeypatch):
     from cgsafe import engine
     from cgsafe.findings import Edit, Fix, Report

@@ -423,3 +423,11 @@ def test_changes():
 )
 def test_where_a_span_goes(changes, span):
     assert moved(2, 4, changes) == span
+
+
+def test_no_advice_to_fill_a_copy(check):
+    """What an index tensor picks is a copy: `fill_` on it would change nothing."""
+    code = "import torch\nfrom torch import nn\nclass M(nn.Module):\n    def forward(self, x: torch.Tensor):\n"
+    report = check({"m.py": code + "        x[x.argmin(dim=-1)] = 0\n        return x\n"})
+    (found,) = [f for f in report.findings if f.code == "CG204"]
+    assert "].fill_" not in found.fix.description

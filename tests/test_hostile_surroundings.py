@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -64,6 +65,61 @@ def test_a_full_disk_is_told(write) -> None:
         result = subprocess.run(command, cwd=folder, stdout=full, stderr=subprocess.PIPE, text=True)
     assert result.returncode == 2
     assert "Traceback" not in result.stderr
+
+
+COMMANDS = [["check", "m.py", "-q"], ["check", "--nope"], ["check", "--baseline", "."], ["--help"], ["rules"]]
+CODES = [1, 2, 2, 0, 0]
+
+
+@pytest.mark.parametrize(("arguments", "code"), list(zip(COMMANDS, CODES, strict=True)))
+def test_a_reader_that_has_gone_away_does_not_change_the_exit_code(write, arguments, code) -> None:
+    folder = write({"m.py": HAZARD})
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "cgsafe", *arguments]
+    try:
+        assert subprocess.run(command, cwd=folder, stdout=writing, stderr=writing).returncode == code
+    finally:
+        os.close(writing)
+
+
+@pytest.mark.parametrize(
+    ("redirection", "code"),
+    [
+        ("check m.py >&-", 2),
+        ("check m.py >&- 2>&-", 2),
+        ("check m.py 2>&-", 1),
+        ("check - <&-", 2),
+        ("--help >&-", 2),
+        ("check --nope 2>/dev/full", 2),
+    ],
+)
+def test_closed_and_full_streams(write, redirection, code) -> None:
+    folder = write({"m.py": HAZARD})
+    command = ["sh", "-c", f'"$0" -m cgsafe {redirection}', sys.executable]
+    result = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert (result.returncode, "Traceback" in result.stderr) == (code, False)
+
+
+def test_a_working_directory_that_is_gone(write, tmp_path) -> None:
+    write({"gone/x.txt": ""})
+    command = ["sh", "-c", 'cd gone && rm x.txt && rmdir ../gone && "$0" -m cgsafe check .', sys.executable]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert (result.returncode, result.stderr) == (2, "cgsafe: the working directory does not exist any more\n")
+
+
+def test_an_interrupt_while_the_command_is_still_being_imported() -> None:
+    code = (
+        "import builtins, cgsafe.__main__ as m\n"
+        "def interrupted(name, *rest):\n"
+        "    if name == 'cgsafe.cli':\n"
+        "        raise KeyboardInterrupt\n"
+        "    return real(name, *rest)\n"
+        "real, builtins.__import__ = builtins.__import__, interrupted\n"
+        "m.start()\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (result.returncode, result.stderr) == (130, "")
 
 
 PROGRAMS = {

@@ -53,6 +53,49 @@ def test_what_goes_wrong_is_a_problem_and_no_crash(write, tmp_path):
     assert "syntax error" in documents.check_here([path], {path: b"def\n"}).problems[0]
 
 
+def test_each_document_has_the_configuration_of_its_own_folder(write, tmp_path):
+    write(
+        {"a/cgsafe.toml": "ignore = ['CG1']", "a/m.py": "", "b/cgsafe.toml": "", "b/m.py": "", "c/cgsafe.toml": "x = 1"}
+    )
+    paths = [str(tmp_path / name / "m.py") for name in "abc"]
+    answer = documents.check_here(paths, {path: MODEL.encode() for path in paths})
+    assert list(answer.findings) == [paths[1]]
+    (problem,) = answer.problems
+    assert "unknown key `x`" in problem
+
+
+def test_what_is_known_of_another_text_is_not_offered():
+    """After an edit the places of the last check are wrong, until the next one has run."""
+    pytest.importorskip("pygls")
+    from lsprotocol import types
+    from pygls.workspace import Workspace
+
+    from cgsafe.lsp.server import make
+
+    uri = "file:///m.py"
+    answers = [documents.Answer({"/m.py": [finding(path="/m.py")]})]
+    server = make(lambda paths, contents: answers.pop(), quiet=0)
+    server.protocol._workspace = Workspace(None)
+    server.workspace.put_text_document(types.TextDocumentItem(uri, "python", 1, "a = 1\nif x > 0: pass\n"))
+    sent = []
+    server.text_document_publish_diagnostics = sent.append
+    server.window_log_message = sent.append
+    assert server.findings("file:///never-opened.py") == []
+
+    async def session() -> None:
+        server.opened(uri)
+        await server._waiting
+        assert len(server.findings(uri)) == len(sent[-1].diagnostics) == 1
+        server.workspace.put_text_document(types.TextDocumentItem(uri, "python", 2, "x"))
+        assert server.findings(uri) == []
+        server.soon(0)
+        await server._waiting  # the check fails, for there are no more answers
+        assert "IndexError" in sent[-2].message
+        assert list(sent[-1].diagnostics) == []
+
+    asyncio.run(session())
+
+
 def test_explanations_and_places():
     found = finding(message="m \x1b[2J")
     text = documents.explanation(found, "RuntimeError: no\n  more")

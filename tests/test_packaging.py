@@ -52,7 +52,7 @@ def run(wheel: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("folder", "installed", "patterns"),
     [
-        ("cgsafe", "cgsafe", ("*.py", "*.toml", "*.json", "*.html", "*.md", "py.typed")),
+        ("cgsafe", "cgsafe", ("*.py", "*.toml", "*.json", "*.html", "*.md", "*.svg", "py.typed")),
         ("rules", "cgsafe_rules", ("*.py", "*.toml", "*.json")),
         ("fixtures", "cgsafe_rules/fixtures", ("*",)),
     ],
@@ -140,7 +140,7 @@ def test_a_rule_that_takes_a_code_is_told_and_the_rest_stays(monkeypatch):
 def test_ci_runs_the_command_that_the_readme_tells():
     readme = (REPOSITORY / "README.md").read_text()
     script = (REPOSITORY / ".ci" / "run").read_text()
-    assert "$ python -m pytest\n" in readme
+    assert "\npython -m pytest\n" in readme
     assert script.rstrip().endswith("\npython -m pytest")
     assert "pip install -e '.[dev]'\n" in readme
     assert os.access(REPOSITORY / ".ci" / "run", os.X_OK)

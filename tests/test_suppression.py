@@ -381,3 +381,12 @@ def test_options_that_do_not_go_together(write, capsys, options, message):
     assert main(["check", *options.split()]) == 2
     assert message in capsys.readouterr().err
     assert (root / "m.py").read_text() == MODEL
+
+
+def test_add_ignore_leaves_a_read_only_file_alone(write, tmp_path, capsys):
+    text = f"{TORCH}class M(nn.Module):\n    def forward(self, x: torch.Tensor):\n        return x.item()\n"
+    write({"m.py": text})
+    (tmp_path / "m.py").chmod(0o444)
+    assert main(["check", "m.py", "--no-cache", "--add-ignore"]) == 2
+    assert "m.py: cannot write it: it is read-only" in capsys.readouterr().err
+    assert (tmp_path / "m.py").read_text() == text

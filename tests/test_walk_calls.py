@@ -353,3 +353,29 @@ GAPS = {
 @pytest.mark.parametrize("program", cases(PROGRAMS, GAPS))
 def test_calls(check, program):
     verify(check, {"model.py": HEAD + textwrap.dedent(program)})
+
+
+def test_many_arguments_through_a_generator_stay_apart(check):
+    names = [f"a{i}" for i in range(12)]
+    program = f"""
+        import functools
+
+        def contiguous(function):
+            @functools.wraps(function)
+            def wrapper(*args, **kwargs):
+                return function(*(a if not isinstance(a, torch.Tensor) else a.contiguous() for a in args), **kwargs)
+
+            return wrapper
+
+        @contiguous
+        def run({", ".join(names)}, fused=False):
+            if fused:
+                return a0
+            if a0:  # expect: CG101
+                return a1
+
+        class M(nn.Module):
+            def forward(self, x: torch.Tensor, n: int, fused: bool):
+                return run({", ".join(["x"] * 6 + ["n"] * 6)}, fused)
+        """
+    verify(check, {"model.py": TORCH + "\n" + textwrap.dedent(program)})

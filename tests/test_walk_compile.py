@@ -379,3 +379,46 @@ def test_inside_a_compiled_model_it_is_redundant(check):
     assert "redundant" in finding.message
     assert finding.fix.description.startswith("Remove")
     assert finding.root.kind == "compiled-module"
+
+
+def test_settings_that_decide_are_named(check):
+    program = """
+        import settings
+
+        class Op(nn.Module):
+            def __init__(self, enable: bool = True):
+                super().__init__()
+                self.method = self.compiled(self.native, enable)
+
+            def compiled(self, function, enable):
+                if not enable:
+                    return function
+                if settings.MODE == "none":
+                    return function
+                return torch.compile(function)  # expect: CG301
+
+            def native(self, x):
+                return x * 2
+
+            def forward(self, x: torch.Tensor):
+                return self.method(x)
+        """
+    report = verify(check, {"model.py": TORCH + "\n" + textwrap.dedent(program)})
+    (message,) = {f.message for f in report.findings}
+    assert message.endswith("whether it is compiled is decided by `not enable`, `settings.MODE == 'none'`")
+
+
+def test_options_that_a_dictionary_holds_count(check):
+    program = """
+        OPTIONS = dict(dynamic=True, backend="inductor")
+
+        @torch.compile(**OPTIONS)  # expect: CG301
+        def inner(x):
+            return x * 2
+
+        class M(nn.Module):
+            def forward(self, x: torch.Tensor):
+                return inner(x)
+        """
+    report = verify(check, {"model.py": TORCH + "\n" + textwrap.dedent(program)})
+    assert all("at its first call with new dtypes" in f.message for f in report.findings)

@@ -6,6 +6,7 @@ import textwrap
 
 import pytest
 
+from cgsafe.findings import Confidence
 from expectations import TORCH, cases, verify, verify_forward
 
 BODIES = {
@@ -311,7 +312,56 @@ HELPERS = {
         """,
 }
 
+ANSWERS = {
+    "isinstance, kept in a variable": """
+        def scaled(x, alpha: torch.Tensor | float):
+            by_tensor = isinstance(alpha, torch.Tensor)
+            if by_tensor:
+                return x * alpha + float(alpha)  # expect: CG103
+            return x * float(alpha)
+
+        class M(nn.Module):
+            def __init__(self, deep: bool):
+                super().__init__()
+                self.alpha = torch.ones(3, device="cuda").max() if deep else 1.0
+
+            def forward(self, x: torch.Tensor):
+                return scaled(x, self.alpha)
+        """,
+    "asked before the variable is renewed": """
+        def scaled(x, alpha: torch.Tensor | float):
+            by_tensor = isinstance(alpha, torch.Tensor)
+            alpha = x.max()
+            if by_tensor:
+                return x
+            return x * float(alpha)  # expect: CG103
+
+        class M(nn.Module):
+            def forward(self, x: torch.Tensor, n: float):
+                return scaled(x, n) + scaled(x, x)
+        """,
+}
+
+
+@pytest.mark.parametrize("program", cases(ANSWERS))
+def test_answers_that_are_kept(check, program):
+    verify(check, {"model.py": TORCH + "\n" + textwrap.dedent(program)})
+
+
 GAPS: dict[str, str] = {}
+
+
+PLATFORM = """
+    def __getattr__(name):
+        return find(name)
+"""
+
+
+@pytest.mark.parametrize("test", ["platform.is_cpu()", "platform.is_xpu()", "n > 3 and platform.is_cpu()"])
+def test_predicates_of_an_unknown_object_are_no_host_values(check, test):
+    head = "from place import platform\n\nclass M(nn.Module):\n    def forward(self, x: torch.Tensor, n: int):\n"
+    model = f"{head}        if {test}:\n            x.item()\n"
+    verify(check, {"place.py": PLATFORM, "model.py": TORCH + model})
 
 
 @pytest.mark.parametrize("body", cases(BODIES, GAPS))
@@ -322,3 +372,58 @@ def test_guards(check, body):
 @pytest.mark.parametrize("program", cases(HELPERS))
 def test_helpers(check, program):
     verify(check, {"model.py": TORCH + "\n" + textwrap.dedent(program)})
+
+
+NOT_SERVED = {
+    "training": "if self.training:\n    x.item()",
+    "training, of a function that is called": "if self.training:\n    self.counts(x)",
+    "training, and more": "if self.training and x.any():\n    pass",
+    "training, by an early return": "if not self.training:\n    return x\nx.item()",
+    "labels": "if labels is not None:\n    x[labels > 0].sum()",
+    "labels, and the values of them": "if labels is not None and labels.max() > 3:\n    x = x + 1",
+    "labels, by an early return": "if labels is None:\n    return x\nx.item()",
+}
+SERVED = {
+    "not training": "if not self.training:\n    x.item()",
+    "training or not": "if self.training or flag:\n    x.item()",
+    "behind the branch": "if self.training:\n    x = x + 1\nx.item()",
+    "no labels": "if labels is None:\n    x.item()",
+    "what only resembles labels": "if class_of is not None:\n    x.item()",
+}
+
+
+def training_program(body: str, around: str = "") -> str:
+    head = "labels: torch.Tensor | None = None, class_of: torch.Tensor | None = None, flag: bool = False"
+    model = (
+        f"class Model(nn.Module):\n    def counts(self, x):\n        return x.item()\n\n"
+        f"    def forward(self, x: torch.Tensor, {head}):\n{textwrap.indent(body, ' ' * 8)}\n        return x\n"
+    )
+    return f"{TORCH}\n\n{model}{textwrap.dedent(around)}"
+
+
+@pytest.mark.parametrize("body", cases(NOT_SERVED))
+def test_what_only_training_runs_is_a_guess(check, body):
+    files = {"model.py": training_program(body)}
+    method = "Model.counts" if "counts" in body else "Model.forward"
+    assert not [f for f in check(files).findings if f.function == "Model.forward"]
+    low = [f for f in check(files, min_confidence=Confidence.LOW).findings if f.function == method]
+    assert low
+    assert method == "Model.counts" or all("only where" in f.message for f in low)
+
+
+@pytest.mark.parametrize("body", cases(SERVED))
+def test_what_a_served_model_runs_is_none(check, body):
+    assert [f.function for f in check({"model.py": training_program(body)}).findings] == ["Model.forward"]
+
+
+@pytest.mark.parametrize("body", cases(NOT_SERVED))
+def test_a_capture_that_the_code_opens_may_train(check, body):
+    around = """
+
+    def main(x, labels):
+        model = Model().cuda()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=torch.cuda.Stream()):
+            model(torch.ones(3, device="cuda"), torch.ones(3, device="cuda"))
+    """
+    assert [f.code for f in check({"model.py": training_program(body, around)}).findings if f.code != "CG501"]

@@ -29,6 +29,8 @@ HIDDEN = {
     "data of unknown kind": "return torch.tensor(self.sizes, device=x.device)  # expect: CG201",
     "data of unknown kind, on the CPU": "return torch.tensor(self.sizes)",
     "as_tensor of something unknown": "return torch.as_tensor(self.sizes, device=x.device)",
+    "pinned before it is copied": "t = torch.ones(4)\nif not t.is_pinned():\n    t = t.pin_memory()\n"
+    "return x + t.to(x.device, non_blocking=True)",
     "a flag has no such method": "same = (None if flag else x) == self.target()\n"
     "picked = same.all(-1)\nreturn x[picked]  # expect: CG105",
 }

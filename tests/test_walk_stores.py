@@ -239,6 +239,28 @@ STATE = {
         "self.limit = 1",
         "def set_limit(self, limit: int):\n    self.limit = limit",
     ),
+    "the group of processes, which is bound anew": """
+        class Group:
+            def __init__(self, ranks: list[int], rank: int):
+                self.world_size = len(ranks)
+                self.rank = rank
+
+        _group = None
+
+        def replace_group(group: Group):
+            global _group
+            _group = group
+
+        def get_group() -> Group:
+            return _group
+
+        class Model(nn.Module):
+            def forward(self, x: torch.Tensor):
+                group = get_group()
+                if group.world_size > 1 and group.rank == 0:
+                    return x * 2
+                return x
+        """,
     "metadata in a global that is bound anew": """
         class Meta:
             def __init__(self, decodes: int):

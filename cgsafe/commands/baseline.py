@@ -6,27 +6,30 @@ from typing import Any
 
 import click
 
-from cgsafe.commands.common import CLEAN, FAILED, prepare, run_engine, say
+from cgsafe.commands import options as common
+from cgsafe.commands.common import CLEAN, FAILED, not_empty, prepare, run_engine, say, tell_problems
 
 
-@click.command()
-@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@click.command(short_help="Write known findings into a file that `check` leaves out.")
+@common.paths
 @click.option(
     "-o",
     "--output",
     metavar="FILE",
-    help="The baseline.  [default: that of the configuration, else cgsafe-baseline.tsv]",
+    help="The baseline; `-`: standard output.  [default: that of the configuration, else cgsafe-baseline.tsv]",
 )
 @click.option(
     "--prune", "--update", is_flag=True, help="Only take out what is fixed, and follow what has moved; add nothing."
 )
-@click.option("--select", multiple=True, metavar="CODES", help="Only these rules.")
-@click.option("--ignore", multiple=True, metavar="CODES", help="Not these rules.")
-@click.option("--min-confidence", type=click.Choice(["low", "medium", "high"], case_sensitive=False))
-@click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave out files, as in a .gitignore.")
-@click.option("--jobs", "-j", type=click.IntRange(min=0), default=0, metavar="N")
-@click.option("--no-cache", is_flag=True, help="Neither read nor write the cache.")
-@click.option("-q", "--quiet", is_flag=True, help="No summary and no progress.")
+@common.select
+@common.extend_select
+@common.ignore
+@common.min_confidence("Leave out findings that are less sure than this.")
+@common.exclude
+@common.hot_path
+@common.jobs
+@common.no_cache
+@common.quiet
 def baseline(**options: Any) -> int:
     """Write the findings there are into a baseline, which `cgsafe check --baseline` then leaves out.
 
@@ -38,19 +41,21 @@ def baseline(**options: Any) -> int:
     from cgsafe.config import baseline_of
     from cgsafe.report import ordered_errors
     from cgsafe.report.style import escape
-    from cgsafe.terminal import write_file
+    from cgsafe.terminal import standard_output, write_file
 
+    not_empty(options, "output")
     setup = prepare(options)
     path = options["output"] or baseline_of(setup.config) or DEFAULT
     try:
-        old = load(path) if options["prune"] or os.path.exists(path) else Baseline(path)
+        # What goes to a pipe, or to standard output (`-`), has nothing to bring up to date.
+        is_old = path != "-" and (os.path.isfile(path) or os.path.isdir(path))
+        old = load(path) if options["prune"] or is_old else Baseline(path)
     except BaselineError as error:
         raise click.UsageError(str(error)) from None
     report = run_engine(setup, options)
     if report is None:
         return FAILED
-    for problem in ordered_errors(report):
-        say(f"{escape(problem.path)}{f':{problem.line}' if problem.line else ''}: {escape(problem.message)}")
+    tell_problems(ordered_errors(report))
     if report.errors:
         say(f"{escape(path)} stays as it is, since the check was not complete")
         return FAILED
@@ -61,7 +66,11 @@ def baseline(**options: Any) -> int:
     added = [] if options["prune"] else [entry_of(finding, path) for finding in report.findings]
     entries = {*outcome.known, *outcome.unchecked, *added}
     try:
-        write_file(path, text_of(entries))
+        if path == "-":
+            with standard_output() as out:
+                out.write(text_of(entries))
+        else:
+            write_file(path, text_of(entries))
     except OSError as error:
         raise click.UsageError(f"--output: cannot write `{escape(path)}`: {error.strerror}") from None
     if not options["quiet"]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from cgsafe.baseline import Baseline
     from cgsafe.changes import Changes
@@ -49,6 +49,8 @@ def prepare(options: dict[str, Any]) -> Setup:
     codes = {key: split_codes(options.get(key, ())) for key in ("select", "extend_select", "ignore")}
     _known_codes(rules, codes)
     check_config_codes(rules, config)
+    if "-" in paths and sys.stdin is None:
+        raise click.UsageError("`-`: standard input is closed")
     stdin = sys.stdin.buffer.read() if "-" in paths else None
     contents: dict[str, bytes | None] | None = None
     if name := options.get("stdin_filename"):
@@ -72,6 +74,13 @@ def prepare(options: dict[str, Any]) -> Setup:
         contents=contents,
     )
     return Setup(paths, settings, config, rules, faults)
+
+
+def not_empty(options: dict[str, Any], *names: str) -> None:
+    """Refuse an option that was given without a value, as by a script whose variable is not set."""
+    for name in names:
+        if options[name] == "":
+            raise click.UsageError(f"--{name.replace('_', '-')}: the value is empty")
 
 
 def load_config() -> Config:
@@ -134,7 +143,7 @@ def run_engine(setup: Setup, options: dict[str, Any]) -> Report | None:
         if options.get("verbose"):
             import traceback
 
-            click.echo(traceback.format_exc(), err=True)
+            tell(traceback.format_exc())
         hint = "" if options.get("verbose") else " (-v shows where)"
         say(f"internal error: {type(error).__name__}: {error}{hint}")
         return None
@@ -228,4 +237,27 @@ def say(message: str) -> None:
     """A diagnostic, on standard error. What checked files put into it cannot move the cursor or change colours."""
     from cgsafe.terminal import harmless
 
-    click.echo(f"cgsafe: {harmless(message)}", err=True)
+    tell(f"cgsafe: {harmless(message)}")
+
+
+def tell(text: str) -> None:
+    """A line on standard error. Where nobody reads it any more, the exit code has to do."""
+    from cgsafe.terminal import standard_output
+
+    with standard_output(sys.stderr) as out:
+        out.write(f"{text}\n")
+
+
+def tell_problems(problems: Iterable[Problem]) -> None:
+    """Tell what could not be checked, and where."""
+    from cgsafe.report.style import escape
+
+    for problem in problems:
+        place = f"{escape(problem.path)}{f':{problem.line}' if problem.line else ''}: " if problem.path else ""
+        say(f"{place}{escape(problem.message)}")
+
+
+def tell_faults(faults: Sequence[Problem]) -> int:
+    """Tell which rules could not be loaded; the exit code."""
+    tell_problems(faults)
+    return FAILED if faults else CLEAN

@@ -6,11 +6,12 @@ from typing import Any
 
 import click
 
+from cgsafe.commands import options as common
 from cgsafe.commands.common import CLEAN, check_config_codes, load_config, loaded_rules
 
 
-@click.command()
-@click.option("--output-format", type=click.Choice(["text", "json"], case_sensitive=False), default="text")
+@click.command(short_help="Show the settings that are in force, and from where.")
+@common.output_format()
 @click.option("--schema", is_flag=True, help="Print the JSON schema of the configuration, for editors.")
 def config(output_format: str, schema: bool) -> int:
     """Show the settings that are in force in this folder, and where each of them comes from."""

@@ -7,7 +7,7 @@ import click
 from cgsafe.commands.common import CLEAN
 
 
-@click.command()
+@click.command(short_help="Run the language server, for editors.")
 def server() -> int:
     """Run the language server on standard input and output, for editors.
 

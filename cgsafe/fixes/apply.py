@@ -10,7 +10,6 @@ import ast
 import difflib
 import gc
 import os
-import stat
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -19,6 +18,7 @@ from cgsafe.findings import Edit, Finding, Problem, Report
 from cgsafe.fixes.patch import Change, Lines, applied, clash, moved
 from cgsafe.settings import Settings
 from cgsafe.source import STDIN, Source, decode, read
+from cgsafe.terminal import unwritable
 
 MAX_PASSES = 50  # each makes at least one change for good; more than this would be a transformer that undoes itself
 LARGE = 200  # files; the graph of a smaller project takes little memory
@@ -142,7 +142,7 @@ class Fixer:
         key = STDIN if shown == STDIN else os.path.abspath(shown)
         if key in self.files:
             return self.files[key]
-        reason = _unwritable(key) if self.write and key != STDIN else ""
+        reason = unwritable(key) if self.write and key != STDIN else ""
         source = read(key, self.settings.stdin)
         if reason or not isinstance(source, Source):
             self.untouchable[shown] = reason
@@ -281,19 +281,6 @@ def _sound(file: _File, text: str) -> bool:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return _encoded(file, text) is not None
-
-
-def _unwritable(path: str) -> str:
-    """Why a file cannot be replaced; "" where it can."""
-    target = os.path.realpath(path)
-    try:
-        mode = os.stat(target).st_mode
-    except OSError as error:
-        return str(error.strerror or error)
-    # Replacing a file takes no permission on the file itself, but whoever took it away meant it.
-    if not mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH) or not os.access(target, os.W_OK):
-        return "it is read-only"
-    return "" if os.access(os.path.dirname(target), os.W_OK) else "its folder is read-only"
 
 
 def _diff(file: _File) -> str:

@@ -44,6 +44,7 @@ _TRIGGERS = {
     ),
     "op": ("custom_op", "Library(", "triton_op", ".impl("),
 }
+_PLACEHOLDERS = ("Any", "object", "type")  # what stands in for a class of a package that is not installed
 _INSTANTIATED = re.compile(r"([A-Z]\w+)\(")
 
 
@@ -136,8 +137,22 @@ def _statements(body: Iterable[ast.stmt], index: dict[str, Any], cls: str) -> No
             for handler in node.handlers:  # type: ignore[attr-defined]
                 _statements(handler.body, index, cls)
             _statements(node.body, index, cls)  # type: ignore[attr-defined]
+            for handler in node.handlers:  # type: ignore[attr-defined]
+                _drop_placeholders(handler.body, index)
             _statements(node.orelse, index, cls)  # type: ignore[attr-defined]
             _statements(node.finalbody, index, cls)  # type: ignore[attr-defined]
+
+
+def _drop_placeholders(body: list[ast.stmt], index: dict[str, Any]) -> None:
+    """`X = object` where `from package import X` failed: what runs on a GPU has the package, and means its `X`.
+
+    None, flags and functions stay: code asks for these, and has another way for them.
+    """
+    for node in body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and node.value.id in _PLACEHOLDERS:
+            for target in node.targets:
+                if isinstance(target, ast.Name) and target.id in index["imports"]:
+                    index["names"].pop(target.id, None)
 
 
 def _name(target: ast.expr, node: ast.stmt, index: dict[str, Any], cls: str) -> None:

@@ -7,10 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import get_context
+from typing import TYPE_CHECKING
 
 from cgsafe.add_ignores import with_ignores
 from cgsafe.findings import Edit, Finding
 from cgsafe.report.style import escape
+
+if TYPE_CHECKING:
+    from cgsafe.config import Config
 
 Check = Callable[[Sequence[str], Mapping[str, bytes]], "Answer"]
 
@@ -31,14 +35,33 @@ def check(paths: Sequence[str], contents: Mapping[str, bytes]) -> Answer:
 
 
 def check_here(paths: Sequence[str], contents: Mapping[str, bytes]) -> Answer:
-    """Check documents in this process. Whatever goes wrong becomes a problem, for an editor must not lose its server."""
+    """Check documents in this process. Whatever goes wrong becomes a problem, for an editor must not lose its server.
+
+    Each document is checked by the configuration of its own folder; those that share one are checked together.
+    """
+    from cgsafe import config
+
+    answer = Answer()
+    together: dict[str, tuple[config.Config, list[str]]] = {}
+    for path in paths:
+        try:
+            found = config.load(os.path.dirname(path))
+            together.setdefault(found.path, (found, []))[1].append(path)
+        except Exception as error:
+            answer.problems.append(f"{type(error).__name__}: {error}")
+    for found, some in together.values():
+        _check_by(found, some, contents, answer)
+    answer.problems = list(dict.fromkeys(answer.problems))
+    return answer
+
+
+def _check_by(found: Config, paths: Sequence[str], contents: Mapping[str, bytes], answer: Answer) -> None:
+    """Check documents by one configuration."""
     from cgsafe import config, engine
     from cgsafe.rule import load_rules
     from cgsafe.selection import choose
 
-    answer = Answer()
     try:
-        found = config.load(os.path.dirname(paths[0]) if paths else None)
         settings = config.merge(found, contents=dict(contents), jobs=1, edits=True)
         rules, problems = load_rules(found.plugins)
         chosen = choose(rules, settings.select, settings.ignore, settings.extend_select)
@@ -49,12 +72,11 @@ def check_here(paths: Sequence[str], contents: Mapping[str, bytes]) -> Answer:
             apply(report, load(known), report.checked, {rule.code for rule in chosen})
     except Exception as error:
         answer.problems.append(f"{type(error).__name__}: {error}")
-        return answer
+        return
     for finding in report.findings:
         answer.findings.setdefault(os.path.abspath(finding.path), []).append(finding)
-    answer.problems = [*problems, *(f"{p.path}:{p.line}: {p.message}" for p in report.errors)]
-    answer.texts = {rule.code: rule.error for rule in rules if rule.error}
-    return answer
+    answer.problems += [*problems, *(f"{p.path}:{p.line}: {p.message}" for p in report.errors)]
+    answer.texts.update({rule.code: rule.error for rule in rules if rule.error})
 
 
 def explanation(finding: Finding, error: str = "") -> str:

@@ -24,6 +24,7 @@ class Server(LanguageServer):
     def __init__(self, check: documents.Check = documents.check, quiet: float = QUIET) -> None:
         super().__init__("cgsafe", __version__)
         self.answer = documents.Answer()
+        self._checked: dict[str, str] = {}  # the texts that the answer is about
         self._check = check
         self._quiet = quiet
         self._open: set[str] = set()
@@ -62,10 +63,16 @@ class Server(LanguageServer):
             return
         contents = {paths[uri]: texts[uri].encode("utf-8", "surrogatepass") for uri in paths}
         loop = asyncio.get_running_loop()
-        self.answer = await loop.run_in_executor(None, self._check, list(paths.values()), contents)
+        try:
+            answer = await loop.run_in_executor(None, self._check, list(paths.values()), contents)
+        except Exception as error:  # its process was killed, or could not be started
+            answer = documents.Answer(problems=[f"{type(error).__name__}: {error}"])
+        self.answer, self._checked = answer, texts
         for problem in self.answer.problems:
             self.window_log_message(types.LogMessageParams(types.MessageType.Warning, f"cgsafe: {escape(problem)}"))
         for uri, path in paths.items():
+            if not self.is_current(uri):
+                continue  # it was edited or closed meanwhile; if it is still open, another check is on its way
             found = self.answer.findings.get(path, [])
             diagnostics = [self._diagnostic(uri, finding) for finding in found]
             self.text_document_publish_diagnostics(
@@ -78,8 +85,12 @@ class Server(LanguageServer):
         path = uris.to_fs_path(uri) if uri.startswith("file:") else None
         return os.path.abspath(path) if path else ""
 
+    def is_current(self, uri: str) -> bool:
+        """Whether a document is open and still what was checked: only then the places of its findings are right."""
+        return uri in self._open and self.workspace.get_text_document(uri).source == self._checked.get(uri)
+
     def findings(self, uri: str) -> list[Finding]:
-        return self.answer.findings.get(self.path_of(uri), [])
+        return self.answer.findings.get(self.path_of(uri), []) if self.is_current(uri) else []
 
     def range_of(self, uri: str, line: int, column: int, end_line: int, end_column: int) -> types.Range:
         """A range of ours (from 1, in characters) as the client counts."""
@@ -147,6 +158,8 @@ def make(check: documents.Check = documents.check, quiet: float = QUIET) -> Serv
 
     @server.feature(types.TEXT_DOCUMENT_HOVER)
     def hover(ls: Server, params: types.HoverParams) -> types.Hover | None:
+        if not ls.findings(params.text_document.uri):
+            return None
         document = ls.workspace.get_text_document(params.text_document.uri)
         place = document.position_codec.position_from_client_units(document.lines, params.position)
         found = documents.at(ls.findings(params.text_document.uri), place.line + 1, place.character + 1)

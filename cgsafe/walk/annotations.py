@@ -31,6 +31,7 @@ from cgsafe.values import (
     join_all,
     parts_of,
 )
+from cgsafe.walk.facts import matches
 
 if TYPE_CHECKING:
     from cgsafe.walk.defs import FunctionDef
@@ -223,6 +224,8 @@ class _Reader:
         if name in ("typing.Any", "typing.Callable", "collections.abc.Callable", "builtins.object", "typing.Self"):
             return UNKNOWN
         if name.startswith(("torch.nn.", "torch.cuda.", "torch.Generator", "torch.Stream", "torch.Event")):
+            return ExtInstance(name)
+        if matches(name, self.walker.tables.waiting_classes):
             return ExtInstance(name)
         return UNKNOWN
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cgsafe.events import HOST, Place
 from cgsafe.values import (
+    MAX_PARTS,
     NONE,
     UNKNOWN,
     Bound,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 MAX_IMPLEMENTATIONS = 3  # of an abstract method; more are not followed
 MAX_ANSWERS = 8  # the same, of one that only asks: without arguments
 MAX_SUBCLASSES = 40
+MAX_HOT_SUBCLASSES = 400  # in a hot path, where models are reached through a protocol alone
 _BARE_BASES = ("abc.ABC", "builtins.object", "typing.Generic", "typing.Protocol")
 
 
@@ -44,6 +46,10 @@ class Attributes:
     def attribute(self: ClassTable, instance: Instance, name: str, frame: Any, node: ast.AST | None) -> Value | None:
         """What an attribute of an instance holds; None where nothing is known of it."""
         state = instance.state
+        if state.generic and frame is not None and frame.region.hot:
+            implemented = self._hot_implementations(instance.definition, name)
+            if implemented is not None:
+                return implemented  # not remembered: captured code follows fewer
         if name in state.known:
             return state.known[name]
         value = self._attribute(instance, name, frame, node)
@@ -116,7 +122,22 @@ class Attributes:
             return False
         return self.find(value.definition, "__getattr__") is None and self.attribute(value, name, None, None) is None
 
-    def implementations(self: ClassTable, definition: ClassDef, name: str, limit: int) -> list[Value]:
+    def _hot_implementations(self: ClassTable, definition: ClassDef, name: str) -> Value | None:
+        """Methods that stand for an abstract one; None where it is not abstract, or nothing stands for it."""
+        key = (definition, name)
+        if key not in self._hot:
+            found = self.find(definition, name)
+            methods: list[Value] = []
+            if found is not None and isinstance(found[1], FunctionDef) and self.is_abstract(found[1]):
+                if not is_property(found[1]):
+                    methods = self.implementations(definition, name, MAX_HOT_SUBCLASSES, MAX_HOT_SUBCLASSES)
+            # As many as a union holds, in the order of their files: each stands for the others.
+            self._hot[key] = join_all(methods[:MAX_PARTS]) if methods else None
+        return self._hot[key]
+
+    def implementations(
+        self: ClassTable, definition: ClassDef, name: str, limit: int, most: int = MAX_SUBCLASSES
+    ) -> list[Value]:
         """The methods that the known subclasses have for an abstract one; none where there are too many to follow."""
         found: dict[FunctionDef, Value] = {}
         seen: set[ClassDef] = set()
@@ -134,7 +155,7 @@ class Attributes:
                 value = self.member(sub, name, method, self.generic(sub))
                 if value is not None:
                     found[method] = value
-            if len(seen) > MAX_SUBCLASSES or len(found) > limit:
+            if len(seen) > most or len(found) > limit:
                 return []
         return list(found.values())
 
@@ -146,7 +167,7 @@ class Attributes:
         return len(shape.params) == 1 and not shape.kwonly
 
     def is_abstract(self: ClassTable, function: FunctionDef) -> bool:
-        """`raise NotImplementedError` as all of a body, or an abstract method."""
+        """`raise NotImplementedError` as all of a body, an abstract method, or a method that a protocol only names."""
         known = self._abstract.get(function)
         if known is None:
             known = self._abstract[function] = self._is_abstract(function)
@@ -156,14 +177,24 @@ class Attributes:
         if any(d.endswith("abstractmethod") for d in function.decorators):
             return True
         text = self.walker.text(function.file)
-        if not any("NotImplementedError" in line for line in text.lines[function.first - 1 : function.last]):
+        named = self._is_protocol(function.cls)
+        if not named and not any(
+            "NotImplementedError" in line for line in text.lines[function.first - 1 : function.last]
+        ):
             return False
         try:
             body = function.shape(text).body
         except (SyntaxError, ValueError, RecursionError):
             return False
         real = [s for s in body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
+        if named and not real:
+            return True  # `...`, or nothing but a docstring
         return bool(real) and isinstance(real[0], ast.Raise)
+
+    def _is_protocol(self: ClassTable, definition: ClassDef | None) -> bool:
+        info = definition.file.index["classes"].get(definition.qualname) if definition is not None else None
+        bases = info["bases"] if info is not None else ()  # a class inside a function is not in the index
+        return any(b.partition("[")[0].rpartition(".")[2] == "Protocol" for b in bases)
 
     def _open_field(self: ClassTable, definition: ClassDef, name: str, default: Value) -> Value:
         annotated = self._annotation(definition, name)
@@ -341,6 +372,11 @@ class Attributes:
                         method.qualname,
                     )
         return None
+
+    def setters(self: ClassTable, definition: ClassDef, name: str) -> set[FunctionDef]:
+        """The methods other than the constructor that set an attribute."""
+        self.late(self.generic(definition), name)
+        return {m for m, _ in self._assigning[definition].get(name, ()) if not self.walker.tables.sets_up(m.name)}
 
     def changers(self: ClassTable, definition: ClassDef, name: str) -> list[FunctionDef]:
         """The methods other than the constructor that set an attribute to something that depends on their arguments."""

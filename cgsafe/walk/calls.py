@@ -19,6 +19,7 @@ from cgsafe.values import (
     Bound,
     Class,
     Compiled,
+    Const,
     Dict,
     Ext,
     ExtInstance,
@@ -38,8 +39,10 @@ from cgsafe.values import (
 )
 from cgsafe.walk.arguments import Arguments, signature
 from cgsafe.walk.compiled import function_name
+from cgsafe.walk.conditions import DOUBT
 from cgsafe.walk.defs import FunctionDef
 from cgsafe.walk.memos import REMEMBERED, doubted
+from cgsafe.walk.once import ONCE
 from cgsafe.walk.torch_calls import TorchCalls
 
 if TYPE_CHECKING:
@@ -180,6 +183,12 @@ class Calls(TorchCalls):
             where = varied(where, traced=False, doubt="behind an eager break")
         elif definition.decorators and self.tables.warms and where.captured and self.keeps_results(definition):
             where = doubted(where, REMEMBERED)
+        if self.has_paths and not where.doubt and ONCE in self.env:
+            stored = self.env[ONCE]
+            where = varied(where, doubt=f"it runs once, to fill `{stored.value}`" if isinstance(stored, Const) else "")
+        doubt = self.env.get(DOUBT) if self.has_paths and where.captured else None
+        if isinstance(doubt, Const) and not where.doubt:
+            where = varied(where, doubt=doubt.value)
         called = self.walker.call(definition, scope, args, where)
         self.record_call(node, called)
         if not where.captured:
@@ -336,6 +345,7 @@ class Calls(TorchCalls):
                 decorator=site.place,
                 as_decorator=site.as_decorator,
                 options=site.options,
+                unless=site.unless,
                 signature=(site.label, signature(args)),
                 call=self.place(node),
             )

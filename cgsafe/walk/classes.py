@@ -76,6 +76,7 @@ class ClassTable(Attributes):
         self._decorating: list[ClassDef] = []  # whose decorators are at work: what is found meanwhile may still change
         self._found: dict[tuple[ClassDef, str], tuple[ClassDef, Any] | None] = {}
         self._abstract: dict[FunctionDef, bool] = {}
+        self._hot: dict[tuple[ClassDef, str], Value | None] = {}
         self._is_settings: dict[ClassDef, bool] = {}
         self.promised: dict[tuple[ClassDef, str], Value] = {}  # annotations of attributes that start out empty
         self._assigning: dict[ClassDef, dict[str, list[tuple[FunctionDef, ClassDef]]]] = {}

@@ -36,9 +36,17 @@ CAPTURING_MODES = frozenset(("reduce-overhead", "max-autotune"))
 class CompileSite:
     """One place where torch.compile is applied. Compared by identity; one object per place."""
 
-    __slots__ = ("as_decorator", "captures", "label", "mode", "options", "place")
+    __slots__ = ("as_decorator", "captures", "label", "mode", "options", "place", "unless")
 
-    def __init__(self, place: Place, options: tuple[tuple[str, str], ...], mode: str, as_decorator: bool):
+    def __init__(
+        self,
+        place: Place,
+        options: tuple[tuple[str, str], ...],
+        mode: str,
+        as_decorator: bool,
+        unless: tuple[str, ...] = (),
+    ):
+        self.unless = unless  # settings that decide: conditions under which nothing is compiled here
         self.place = place
         self.options = options
         self.mode = mode
@@ -82,10 +90,26 @@ def _site(frame: Frame, target: Value, args: Arguments, node: Any) -> CompileSit
         options: tuple[tuple[str, str], ...] = ()
         if isinstance(node, ast.Call):
             options = tuple((k.arg or "**", source_of(k.value)) for k in node.keywords)
+            spelled = {k.arg for k in node.keywords}
+            given = ((k, v) for k, v in sorted(args.keywords.items()) if k not in spelled)
+            options += tuple((k, repr(v.value)) for k, v in given if isinstance(v, Const))  # those of `**options`
         mode = args.keywords.get("mode")
         text = mode.value if isinstance(mode, Const) and isinstance(mode.value, str) else ""
-        found = walker.compile_sites[key] = CompileSite(place, options, text, is_decorator)
+        found = walker.compile_sites[key] = CompileSite(
+            place, options, text, is_decorator, () if is_decorator else _ways_out(frame, node)
+        )
     return found
+
+
+def _ways_out(frame: Frame, node: ast.expr) -> tuple[str, ...]:
+    """The open conditions on which a function returns before it comes to a call."""
+    found = []
+    for statement in frame.shape.body if frame.shape is not None else ():
+        if statement.lineno >= node.lineno:
+            break
+        if isinstance(statement, ast.If) and isinstance(statement.body[-1], ast.Return) and not statement.orelse:
+            found.append(ast.unparse(statement.test))
+    return tuple(found)
 
 
 def function_name(value: Value) -> str:

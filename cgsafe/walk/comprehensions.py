@@ -10,6 +10,8 @@ from cgsafe.values import STR, Const, Dict, Seq, Value
 if TYPE_CHECKING:
     from cgsafe.walk.frame import Frame
 
+MAX_ITEMS = 16  # of a sequence that is run item by item: about as many as a call passes on as `*args`
+
 
 class Comprehensions:
     """Mixin of Frame: evaluates comprehensions."""
@@ -50,7 +52,7 @@ class Comprehensions:
         if not isinstance(generator.iter, (ast.Tuple, ast.List, ast.Name, ast.Call)):
             return None
         iterable = self.eval(generator.iter)
-        if not isinstance(iterable, Seq) or iterable.items is None or len(iterable.items) > 8:
+        if not isinstance(iterable, Seq) or iterable.items is None or len(iterable.items) > MAX_ITEMS:
             return None
         if self.unrolled >= 2:
             return None  # each level would double the work

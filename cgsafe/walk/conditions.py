@@ -86,7 +86,24 @@ class Conditions:
             return outcome, when_true + more_true, when_false + more_false
         value = self.eval(node)
         self.test(value, node, form, owner)
+        if kind is ast.Name and (origin := self._answered(node)) is not None:  # type: ignore[arg-type]
+            _, when_true, when_false = self.condition(origin, form, owner)
+            outcome, more_true, more_false = self.narrow_truth(node, value)
+            return outcome, when_true + more_true, when_false + more_false
         return self.narrow_truth(node, value)
+
+    def _answered(self: Frame, name: ast.Name) -> ast.expr | None:
+        """The question behind `given = isinstance(x, Tensor)` or `given = x is not None`, while `x` is as it was."""
+        origin = self.origins.get(name.id)
+        subject: ast.expr | None = None
+        if isinstance(origin, ast.Call) and isinstance(origin.func, ast.Name) and origin.func.id == "isinstance":
+            subject = origin.args[0] if origin.args else None
+        elif isinstance(origin, ast.Compare) and isinstance(origin.ops[0], (ast.Is, ast.IsNot)):
+            subject = origin.left if len(origin.ops) == 1 else None
+        if origin is None or not isinstance(subject, ast.Name):
+            return None
+        renewed = self.origins.get(subject.id)
+        return origin if renewed is None or renewed.lineno < origin.lineno else None
 
     def _bool_condition(self: Frame, node: ast.BoolOp, form: str, owner: ast.AST) -> Outcome:
         is_and = isinstance(node.op, ast.And)
@@ -131,7 +148,10 @@ class Conditions:
         path = dotted_path(node)
         if path is None or outcome is not None or not isinstance(value, Union):
             if path is not None and isinstance(value, Host) and value.kind == "bool":
-                return None, [(path, Const(True))], [(path, Const(False))]
+                when_true: Refinements = [(path, Const(True))]
+                if not self.region.explicit and path.rpartition(".")[2] in self.tables.doubted_flags and "." in path:
+                    when_true.append((DOUBT, Const(f"only where `{path}` is true")))
+                return None, when_true, [(path, Const(False))]
             return outcome, [], []
         can_be_true = [p for p in value.parts if truth(p) is not False]
         can_be_false = [p for p in value.parts if truth(p) is not True]
@@ -159,6 +179,8 @@ class Conditions:
                 kept = [p for p in parts_of(left) if p is not NONE]
                 not_none = join_all(kept) if kept else UNKNOWN
                 when_true, when_false = [(path, NONE)], [(path, not_none)]
+                if path in self.tables.doubted_arguments and not self.region.explicit:
+                    when_false.append((DOUBT, Const(f"only where `{path}` is given")))
                 if isinstance(op, ast.IsNot):
                     when_true, when_false = when_false, when_true
             elif isinstance(op, (ast.Eq, ast.NotEq)) and isinstance(right, Const):
@@ -243,6 +265,8 @@ class Conditions:
         from cgsafe.walk.frame import dotted_path
 
         function = node.func
+        if isinstance(function, ast.Attribute) and function.attr == "is_pinned" and not node.args:
+            return self._pinned(function.value)
         if not isinstance(function, (ast.Name, ast.Attribute)) or not node.args:
             return None
         if isinstance(function, ast.Name) and function.id not in (
@@ -271,6 +295,19 @@ class Conditions:
         if path is None:
             return outcome, [], []
         return outcome, [(path, yes)], [(path, no)]
+
+    def _pinned(self: Frame, holder: ast.expr) -> Outcome | None:
+        """`x.is_pinned()` says of a tensor on the CPU which memory it lies in."""
+        from cgsafe.walk.frame import dotted_path
+
+        path = dotted_path(holder)
+        if path is None:
+            return None
+        parts = parts_of(self.eval(holder))
+        if not parts or not all(isinstance(p, Tensor) for p in parts):
+            return None
+        pinned = [p.with_(device="pinned") if isinstance(p, Tensor) and p.device == "cpu" else p for p in parts]
+        return None, [(path, join_all(pinned))], []
 
     def instance_narrowed(self: Frame, value: Value, classes: Value) -> tuple[Value, Value, bool | None]:
         """(the value if it is an instance, the value if it is not, the outcome where certain)."""
@@ -302,7 +339,8 @@ class Conditions:
             elif isinstance(cls, Ext) and cls.name in _HOST_CLASSES:
                 results.append(value if isinstance(value, (Host, Const)) else Host(cls.name.rpartition(".")[2]))
             elif isinstance(cls, Class):
-                results.append(value if isinstance(value, Instance) else self.walker.classes.any_of(cls.definition))
+                below = isinstance(value, Instance) and value.definition not in self.walker.classes.mro(cls.definition)
+                results.append(value if below else self.walker.classes.any_of(cls.definition))
             else:
                 return value
         return join_all(results) if results else value

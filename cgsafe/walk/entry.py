@@ -96,9 +96,9 @@ def entry_value(
 
 def _by_host_name(tables: Facts, name: str, value: Value) -> Value:
     """A tensor whose name says that it lives on the host."""
-    if isinstance(value, Tensor) and tables.names_host(name):
-        return value.with_(device="cpu")
-    return value
+    if not tables.names_host(name):
+        return value
+    return join_all([p.with_(device="cpu") if isinstance(p, Tensor) else p for p in parts_of(value)])
 
 
 def convention(tables: Facts, name: str) -> Value:

@@ -26,6 +26,7 @@ from cgsafe.values import (
 )
 
 _ENUMS = ("enum.", "Enum")
+_PREDICATES = ("is_", "has_", "can_", "supports_")  # starts of names that hold an answer
 
 
 class Facts:
@@ -130,8 +131,11 @@ class Facts:
         self.mask_suffixes = tuple(profile["tensor_names"]["mask_suffixes"])
         self.library_waits = tuple(profile["libraries"]["waits"])
         self.waiting_classes = tuple(name.rpartition(".")[0] for name in self.library_waits)
+        self.fixed = frozenset(profile["objects"]["fixed"])
         self.doubted_dtypes = frozenset(profile["doubts"]["dtypes"])
         self.switches = tuple(profile["doubts"]["switches"])
+        self.doubted_flags = frozenset(profile["doubts"]["attributes"])
+        self.doubted_arguments = frozenset(profile["doubts"]["arguments"])
 
     # -- names -----------------------------------------------------------------------------------------------------
 
@@ -155,6 +159,8 @@ class Facts:
 
     def names_host(self, name: str) -> bool:
         """True where a name says that its value lives on the host."""
+        if name.startswith(_PREDICATES) or name in self._named_guards:
+            return False  # `is_cpu` asks for a place, and holds nothing
         return name.endswith(self._host_ends[0]) or name.startswith(self._host_ends[1])
 
     def convention(self, name: str) -> str | None:

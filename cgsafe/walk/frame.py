@@ -35,6 +35,7 @@ from cgsafe.walk.frozen import Frozen
 from cgsafe.walk.indexing import Indexing
 from cgsafe.walk.loops import Loops
 from cgsafe.walk.memos import DEBUGGED, REMEMBERED, doubted, fills, finds, switched
+from cgsafe.walk.once import ONCE, WAITS, fills_once
 from cgsafe.walk.patterns import Patterns
 from cgsafe.walk.stores import Stores
 from cgsafe.walk.streams import Streams
@@ -150,6 +151,8 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
             return
         key = (kind, node.lineno, node.col_offset, details.get("form") or details.get("how") or "")  # type: ignore[attr-defined]
         doubt = self.env.get(DOUBT) if self.has_paths else None
+        if self.has_paths and ONCE in self.env and issubclass(kind, WAITS):
+            confidence = LOW  # a warm-up has run it
         if isinstance(doubt, Const):
             confidence = LOW
             details["why"] = "; ".join(t for t in (details.get("why", ""), doubt.value) if t)
@@ -368,6 +371,7 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
         outcome, when_true, when_false = self.condition(node.test, form, node)
         if outcome is None and self.region.captured and self.region.explicit:
             self.note_branch(node)
+        once, stored = fills_once(self, node) if self.is_assumed() else ("", "")
         before = self.env
         falls_one = falls_two = False
         env_one: Env | None = None
@@ -379,7 +383,7 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
         where = self.region
         if outcome is not False:
             self.env = dict(before) if not certain else before
-            self.refine(when_true)
+            self.refine([*when_true, (ONCE, Const(stored))] if once in ("body", "message") else when_true)
             doubt = self.doubt_of(node) if where.captured else ""
             if doubt:
                 self.region = doubted(where, doubt)
@@ -387,6 +391,8 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
             if doubt:
                 self.region = where
             env_one = self.env if falls_one else None
+            if once == "message" and not certain:
+                env_one = None  # what others leave for one call is there when they call, not while a graph is recorded
         if outcome is not True:
             self.env = dict(before) if not certain else before
             self.refine(when_false)
@@ -397,6 +403,8 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
             self.tests.pop()
         merged = self.merge(env_one, env_two)
         self.env = merged if merged is not None else before
+        if once == "rest" and not falls_one:
+            self.refine([(ONCE, Const(stored))])
         if falls_one and falls_two:
             self._moved_if(node.body)
         if where.captured and self.shape is not None and node.body[0].__class__ is ast.Return and not node.orelse:
@@ -418,6 +426,10 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
         ):
             return DEBUGGED
         return ""
+
+    def is_assumed(self) -> bool:
+        """True in code that counts as captured though no capture of it is seen: nor is the warm-up before it."""
+        return self.region.captured and not self.region.explicit
 
     def _moved_if(self, body: list[ast.stmt]) -> None:
         """Whoever moves a tensor under a condition moves it where that is needed: elsewhere it hardly is on the CPU."""

@@ -225,6 +225,8 @@ class Frozen:
 
     def _changed_by(self: Frame, part: ast.Attribute, body: list[Any]) -> str:
         """Who changes an attribute between replays, in words; "" where nobody is seen to."""
+        if part.attr in self.tables.fixed:
+            return ""
         owners = [p for p in parts_of(self.eval(part.value)) if isinstance(p, Instance)]
         if (
             not owners

@@ -35,6 +35,7 @@ from cgsafe.values import (
     Partial,
     Seq,
     Tensor,
+    Union,
     Value,
     kind_of,
     parts_of,
@@ -294,9 +295,6 @@ class TorchResults:
         if device == "cpu" and fallback == "cuda" and data is not None:
             self.read_host(data, node, "to-cpu")
         self.note_data(data, device, certain, node)
-        pinned = args.keywords.get("pin_memory")
-        if device in ("cpu", "") and isinstance(pinned, Const) and pinned.value:
-            device = "pinned"
         given = args.keywords.get("dtype")
         if given is not None and given is not NONE:
             dtype = self.tables.dtype_kind(given)
@@ -317,7 +315,7 @@ class TorchResults:
     def _spec_to(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
         base = self._base(args)
         device: str | None = self.device_of(args.keywords.get("device"))
-        dtype, confidence = base.dtype, base.confidence
+        dtype, confidence, doubt = base.dtype, base.confidence, MEDIUM
         given = args.keywords.get("dtype")
         if given is not None and given is not NONE:
             dtype = self.tables.dtype_kind(given)
@@ -331,6 +329,10 @@ class TorchResults:
             elif isinstance(value, Device) or kind_of(value) == "str" or isinstance(value, Const):
                 if not (isinstance(value, Const) and isinstance(value.value, bool)):
                     device, target = self.device_of(value), value
+            elif isinstance(value, Union) and any(isinstance(p, Device) or kind_of(p) == "str" for p in value.parts):
+                device, target = self.device_of(value), value
+                if any(self.device_of(p) == "cpu" for p in value.parts):
+                    doubt = LOW  # perhaps it stays on the host
             else:
                 dtype = ""
         if device is None:
@@ -345,7 +347,7 @@ class TorchResults:
         if device == "":
             device = base.device if base.device == "cuda" or target is None else ""
             if self.region.captured:
-                device, confidence = "cuda", min(confidence, MEDIUM)
+                device, confidence = "cuda", min(confidence, doubt)
         self.note_move(base, device, args, node, confidence)
         return Tensor(device, base.rank, dtype, confidence)
 
@@ -441,6 +443,6 @@ def _is_callable(value: Value) -> bool:
 
 
 def _pins(args: Arguments) -> bool:
-    """True for a factory that is asked for pinned memory."""
+    """A factory is asked for pinned memory, or for what the machine can do (`is_available()`): with a GPU it can."""
     pinned = args.keywords.get("pin_memory")
-    return isinstance(pinned, Const) and bool(pinned.value)
+    return pinned is not None and not (isinstance(pinned, Const) and not pinned.value)

@@ -70,7 +70,7 @@ class Answer:
     first: int  # the lines of the statement
     last: int
     function: str
-    captured: str = "no"  # "yes", "in doubt" or "no"
+    captured: str = "no"  # "yes", "in doubt", "hot-path" (no graph records it, but it runs at every step) or "no"
     doubt: str = ""
     ways: list[Way] = field(default_factory=list)
     values: list[Known] = field(default_factory=list)
@@ -130,7 +130,9 @@ def why(
     ways = _ways(starts, list(targets))
     answer.ways = [Way(show.root(s.root), show.steps(steps)) for s, steps in ways]
     reached = list(targets.values()) if ways else []
-    if any(how & CAPTURED for how in reached):
+    if reached and all(node.region.hot for node in targets):
+        answer.captured = "hot-path"
+    elif any(how & CAPTURED for how in reached):
         answer.captured = "yes"
     elif any(how & DOUBTED for how in reached):
         answer.captured = "in doubt"
@@ -228,7 +230,7 @@ def _findings(
     """The findings on the lines of the statement: those that a check shows, and the others with the reason."""
     judge = Judge(share.rules)
     reaches: Reaches = {}
-    collect(starts, judge, reaches)
+    collect(starts, judge, reaches, share.owners())
     capture_sites(share.walker.all_nodes(), judge, reaches)
     here = os.path.abspath(answer.path)
     shown = findings_of(project, reaches, settings, by_path)

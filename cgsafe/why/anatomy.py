@@ -48,7 +48,12 @@ def locate(text: str, line: int) -> Spot | None:
         tree = ast.parse(text)
     found = _search(tree.body, line, Spot(tree.body[0] if tree.body else ast.Pass()))
     if found is not None:
-        return found
+        if found.last >= line:
+            return found
+        content = text.split("\n")[line - 1].strip()
+        if content and not content.startswith("#"):
+            found.last = line  # what is left of a header: `):`
+            return found
     later = sorted(s.lineno for s in ast.walk(tree) if isinstance(s, ast.stmt) and s.lineno > line)
     return _search(tree.body, later[0], Spot(tree.body[0])) if later else None
 

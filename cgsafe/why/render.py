@@ -18,6 +18,7 @@ MAX_WAYS = 3  # that are shown unless all are asked for
 _HEADS = {
     "yes": ("captured", "yellow"),
     "in doubt": ("captured in some set-ups only", "yellow"),
+    "hot-path": ("not captured, but run at every step", "yellow"),
     "no": ("not captured", "green"),
 }
 
@@ -57,7 +58,11 @@ def as_text(answer: Answer, lines: list[str], width: int, color: bool, all_paths
     if answer.values:
         title = "values" if answer.captured != "no" else "values, as host code"
         yield f"  {style(title, 'bold')}:"
+        told: set[tuple[str, tuple[str, ...], str]] = set()
         for known in answer.values:
+            if (known.source, known.values, known.origin) in told:
+                continue  # the same name, further right
+            told.add((known.source, known.values, known.origin))
             more = f" or {known.more} more kinds" if known.more else ""
             origin = f" (from {known.origin})" if known.origin else ""
             source = known.source if len(known.source) <= 60 else f"{known.source[:57]}..."

@@ -43,7 +43,7 @@ def in_words(value: Value, depth: int = 0) -> str:
     if isinstance(value, Tensor):
         return tensor_in_words(value)
     if isinstance(value, Union):
-        return " or ".join(in_words(p, depth) for p in value.parts)
+        return " or ".join(dict.fromkeys(in_words(p, depth) for p in value.parts))
     if isinstance(value, Host):
         return {"object": "some host value", "settings": "settings (on the host)"}.get(value.kind, value.kind)
     if isinstance(value, Numpy):
