@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 HIGH, MEDIUM, LOW = 3, 2, 1
 MAX_DEPTH = 6  # nesting of containers; what lies deeper is unknown
 MAX_PARTS = 8  # members of a union; more are unknown
+MAX_FUNCTIONS = 40  # members of a union of functions: a registry of implementations
 MAX_ITEMS = 24  # known items of a sequence or dict; longer ones keep only their element
 
 
@@ -489,7 +490,7 @@ def _union(parts: list[Value]) -> Value:
     merged = list(dict.fromkeys(merged))
     if len(merged) == 1:
         return merged[0]
-    if len(merged) > MAX_PARTS:
+    if len(merged) > MAX_PARTS and not (len(merged) <= MAX_FUNCTIONS and all(p.__class__ is Func for p in merged)):
         tensors = [p for p in merged if isinstance(p, Tensor)]
         if not tensors:
             return UNKNOWN

@@ -14,8 +14,10 @@ from cgsafe.values import (
     Bound,
     Class,
     Const,
+    Dict,
     Func,
     Instance,
+    Seq,
     Tensor,
     Value,
     join,
@@ -292,7 +294,12 @@ class Attributes:
             return frame.env.get(name, UNKNOWN)
         if isinstance(value, ast.Call) and _last_name(value.func) in ("field", "Field", "attrib"):
             return self._field_default(frame, value)
-        return frame.eval(value)
+        result = frame.eval(value)
+        if (isinstance(result, Seq) and result.items == ()) or (isinstance(result, Dict) and not result.items):
+            from cgsafe.walk.registries import fill_of_class
+
+            return fill_of_class(self.walker, owner, name, result)
+        return result
 
     def _field_default(self: ClassTable, frame: Any, call: ast.Call) -> Value | None:
         for keyword in call.keywords:

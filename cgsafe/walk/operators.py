@@ -187,7 +187,9 @@ class Operators:
                 results.append(value)
                 break
             if outcome is None:
-                keep = [p for p in parts_of(value) if truth(p) is not is_and]
+                keep = [
+                    Const(not is_and) if p is BOOL else p for p in parts_of(value) if truth(p) is not is_and
+                ]
                 results.append(join_all(keep) if keep else value)
             self.refine(when_true if is_and else when_false)
         names = {k: v for k, v in self.env.items() if k not in before}

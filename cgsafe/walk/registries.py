@@ -11,6 +11,7 @@ from cgsafe.values import UNKNOWN, Class, Const, Dict, Func, Seq, Value, join_al
 
 if TYPE_CHECKING:
     from cgsafe.index.project import File
+    from cgsafe.walk.defs import ClassDef
     from cgsafe.walk.walker import Walker
 
 MAX_ENTRIES = 64
@@ -38,6 +39,50 @@ def fill(walker: Walker, file: File, name: str, empty: Value) -> Value:
         values = [*items.values(), *others]
         return Seq(empty.kind, None, join_all(values) if values else UNKNOWN)
     return Dict(items, join_all(others) if others else (None if items else UNKNOWN))
+
+
+def fill_of_class(walker: Walker, owner: ClassDef, name: str, empty: Value) -> Value:
+    """The container `name` of a class body with what a classmethod of it, used as a decorator, puts into it."""
+    lines = walker.text(owner.file).lines
+    place = rf"\b(?:cls|{re.escape(owner.name)})\.{re.escape(name)}"
+    stored = re.compile(rf"{place}\s*(?:\[.*\]\s*=\s*(\w+)\s*(?:#|$)|\.(?:append|add)\((\w+)\))")
+    if owner.scope is not None or owner.qualname not in owner.file.index["classes"]:
+        return empty  # a class inside a function
+    _, first, last = owner.file.index["classes"][owner.qualname]["lines"]
+    functions = owner.file.index["functions"]
+    found: list[Value] = []
+    for number in range(first, last + 1):
+        match = stored.search(lines[number - 1])
+        if match is not None and _is_given(lines, number, match[1] or match[2]):
+            holder = _holder(functions, number) or ""
+            if holder.startswith(f"{owner.qualname}."):
+                method = holder[len(owner.qualname) + 1 :].partition(".")[0]
+                found.extend(_under(walker, owner, f"{owner.name}.{method}"))
+    if not found or len(found) > MAX_ENTRIES:
+        return empty
+    values = join_all(found)
+    return Seq(empty.kind, None, values) if isinstance(empty, Seq) else Dict({}, values)
+
+
+def _is_given(lines: list[str], number: int, name: str) -> bool:
+    """True for a parameter of the innermost function around a line."""
+    for line in reversed(lines[: number - 1]):
+        match = re.match(r"\s*def \w+\((.*)", line)
+        if match is not None:
+            return re.search(rf"\b{re.escape(name)}\b", match[1]) is not None
+    return False
+
+
+def _under(walker: Walker, owner: ClassDef, decorator: str) -> list[Value]:
+    """The functions under a decorator that is a method of a class."""
+    found: list[Value] = []
+    for path in sorted(walker.project.files):
+        other = walker.project.files[path]
+        if other is owner.file or owner.name in other.index["imports"]:
+            for qualified, entry in other.index["functions"].items():
+                if not entry[3] and any(d == decorator or d.endswith(f".{decorator}") for d in entry[4]):
+                    found.append(Func(walker.definitions.function(other, qualified)))
+    return found
 
 
 def _holder(functions: dict[str, Any], line: int) -> str | None:

@@ -253,7 +253,7 @@ class TorchResults:
         found = self._tensor_arguments(args)
         if not found:
             first = self._first(args)
-            if first is UNKNOWN and args.keywords.get("device") is None:
+            if args.keywords.get("device") is None and (first is UNKNOWN or isinstance(first, (ExtInstance, Instance))):
                 return self._spec_like(spec, args, node)
             return self._spec_factory(spec, args, node)
         base = found[0]
