@@ -187,9 +187,8 @@ class Operators:
                 results.append(value)
                 break
             if outcome is None:
-                keep = [
-                    Const(not is_and) if p is BOOL else p for p in parts_of(value) if truth(p) is not is_and
-                ]
+                keep = [p for p in parts_of(value) if truth(p) is not is_and]
+                keep = [Const(not is_and) if p is BOOL or (is_and and isinstance(p, Ext)) else p for p in keep]
                 results.append(join_all(keep) if keep else value)
             self.refine(when_true if is_and else when_false)
         names = {k: v for k, v in self.env.items() if k not in before}

@@ -253,7 +253,9 @@ class TorchResults:
         found = self._tensor_arguments(args)
         if not found:
             first = self._first(args)
-            if args.keywords.get("device") is None and (first is UNKNOWN or isinstance(first, (ExtInstance, Instance))):
+            if args.keywords.get("device") is None and any(
+                p is UNKNOWN or isinstance(p, (ExtInstance, Host, Instance)) for p in parts_of(first)
+            ):
                 return self._spec_like(spec, args, node)
             return self._spec_factory(spec, args, node)
         base = found[0]
