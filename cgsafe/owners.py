@@ -61,7 +61,10 @@ class Owners:
 
     def _find_makers(self, definition: ClassDef) -> list[ClassDef] | None:
         found: list[ClassDef] = []
-        for _, file in sorted(self.walker.project.files.items()):
+        project = self.walker.project
+        holders = {definition.file.path: definition.file}
+        holders |= {file.path: file for file, _ in project.importers(definition.name)}
+        for _, file in sorted(holders.items()):
             local = self._local_name(file, definition)
             if not local:
                 continue

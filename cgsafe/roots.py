@@ -228,13 +228,13 @@ def _callers(walker: Walker, candidate: Candidate, paths: set[str]) -> list[Cand
     if "." in name:
         return []
     found = []
-    for path in sorted(paths):
+    called: dict[str, list[str]] = {}
+    for importer, local in walker.project.importers(name):
+        called.setdefault(importer.path, []).append(local)
+    called.setdefault(file.path, []).append(name)
+    for path in sorted(paths & called.keys()):
         other = walker.project.files[path]
-        locals_ = [local for local, (_, attribute, _) in other.index["imports"].items() if attribute == name]
-        if other is file:
-            locals_.append(name)
-        if not locals_:
-            continue
+        locals_ = called[path]
         pattern = re.compile(r"\b(?:" + "|".join(map(re.escape, locals_)) + r")\(")
         text = walker.text(other).lines
         for qualified, (first, _, last, _, _) in other.index["functions"].items():

@@ -51,8 +51,21 @@ class Project:
         self._resolved: dict[tuple[str, str], Entity | None] = {}
         self._resolving: list[tuple[str, str]] = []
         self._cut: set[tuple[str, str]] = set()
+        self._importers: dict[str, list[tuple[File, str]]] | None = None
+
+    def importers(self, name: str) -> list[tuple[File, str]]:
+        """The files that import something of that name at their top, and what they call it; in the order of paths."""
+        if self._importers is None:
+            self._importers = {}
+            for path in sorted(self.files):
+                file = self.files[path]
+                for local, (_, attribute, _) in file.index["imports"].items():
+                    if attribute is not None:
+                        self._importers.setdefault(attribute, []).append((file, local))
+        return self._importers.get(name, [])
 
     def add(self, file: File) -> None:
+        self._importers = None
         self.files[file.path] = file
         self.modules[(file.import_root, file.module)] = file
         if file.import_root not in self.roots:
