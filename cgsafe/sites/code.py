@@ -207,17 +207,10 @@ class Code:
         self.project = walker.project
         self.tables = walker.tables
         self._modules: dict[str, Module | None] = {}
-        self._importers: dict[str, list[File]] | None = None
 
     def importers(self, name: str) -> list[File]:
         """The files that import something of this name."""
-        if self._importers is None:
-            self._importers = {}
-            for path in sorted(self.project.files):
-                file = self.project.files[path]
-                for attribute in {a for _, a, _ in file.index["imports"].values() if a}:
-                    self._importers.setdefault(attribute, []).append(file)
-        return self._importers.get(name, [])
+        return list(dict.fromkeys(file for file, _ in self.project.importers(name)))
 
     def module(self, file: File) -> Module | None:
         if file.path not in self._modules:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from cgsafe.values import (
     BOOL,
-    FALSE,
     INT,
     LOW,
     MEDIUM,
@@ -17,7 +16,6 @@ from cgsafe.values import (
     OBJECT,
     SHAPE,
     STR,
-    TRUE,
     UNKNOWN,
     Bound,
     Class,
@@ -51,7 +49,6 @@ if TYPE_CHECKING:
     from cgsafe.walk.frame import Frame
 
 _BUILTINS = frozenset(dir(builtins))
-_CONSTANTS = {True: TRUE, False: FALSE, None: NONE}
 
 
 class Expressions(Operators, Comprehensions):

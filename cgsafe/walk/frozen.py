@@ -27,12 +27,10 @@ from cgsafe.values import (
     parts_of,
 )
 from cgsafe.walk.arguments import Arguments
+from cgsafe.walk.stores import NUMBERS
 
 if TYPE_CHECKING:
     from cgsafe.walk.frame import Frame
-
-
-_NUMBERS = ("int", "float", "number")
 
 
 class Frozen:
@@ -162,7 +160,7 @@ class Frozen:
             return
         if not (isinstance(left, Tensor) and isinstance(right, Tensor)):
             number, side = (right, sides[1]) if isinstance(left, Tensor) else (left, sides[0])
-            if isinstance(side, ast.Attribute) and kind_of(number) in _NUMBERS:
+            if isinstance(side, ast.Attribute) and kind_of(number) in NUMBERS:
                 changed = self._changed_by(side, [])
                 if changed:
                     self.emit(FrozenBranch, node, MEDIUM, changed=changed, used=ast.unparse(side))

@@ -29,7 +29,7 @@ from cgsafe.values import (
 if TYPE_CHECKING:
     from cgsafe.walk.frame import Frame
 
-_NUMBERS = ("int", "float", "number")
+NUMBERS = ("int", "float", "number")
 # Methods that give a tensor itself where it is as asked for.
 _SETTLING = frozenset("bfloat16 contiguous cpu cuda detach double float half int long to type type_as".split())
 _VIEWS = frozenset(["narrow", "squeeze", "t", "transpose", "unsqueeze", "view", "view_as"])
@@ -44,7 +44,7 @@ class Stores:
         """`base.name = value` in captured code."""
         if not self._leaves_behind():
             return
-        if isinstance(origin, ast.BinOp) and isinstance(origin.op, (ast.Add, ast.Sub)) and kind_of(value) in _NUMBERS:
+        if isinstance(origin, ast.BinOp) and isinstance(origin.op, (ast.Add, ast.Sub)) and kind_of(value) in NUMBERS:
             # `self.steps = self.steps + 1`
             if ast.unparse(origin.left) == _spelled(node, name):
                 how = "counter"
@@ -62,14 +62,14 @@ class Stores:
         target = node.target
         if not self._leaves_behind() or self.tests or not isinstance(node.op, (ast.Add, ast.Sub)):
             return
-        if isinstance(target, ast.Attribute) and kind_of(value) in _NUMBERS:
+        if isinstance(target, ast.Attribute) and kind_of(value) in NUMBERS:
             for part in parts_of(self.eval(target.value)):
                 if isinstance(part, Instance) and not part.state.transient:
                     self._emit_store(node, ast.unparse(target), "counter", HIGH, owner=part.state)
         elif isinstance(target, ast.Name) and self._is_global(target.id):
             # What starts with a constant, and functions bind anew.
             before = self.walker.module_name(self.file, target.id)
-            if isinstance(before, (Const, Host)) and kind_of(self.eval(node.value)) in _NUMBERS:
+            if isinstance(before, (Const, Host)) and kind_of(self.eval(node.value)) in NUMBERS:
                 self._emit_store(node, target.id, "counter", HIGH)
 
     def note_global(self: Frame, node: ast.expr, name: str, value: Value, origin: ast.expr | None) -> None:
