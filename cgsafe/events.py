@@ -28,13 +28,13 @@ class Region:
     traced: bool = False  # Dynamo traces it (an enclosing torch.compile)
     behind_op: str = ""  # inside this custom op: captured, but opaque to an enclosing torch.compile
     explicit: bool = False  # opened by a capture in the checked code, not by convention
-    root: str = ""  # kind of the root
+    making: bool = False  # on the host, making an object for captured code
     doubt: str = ""  # why this code may not be captured after all: its findings are guesses
     hot: bool = False  # no graph records it, but it runs at every step: a wait stalls the host
     accepted: str = ""  # the block in which the author accepts a wait
 
 
-_regions: dict[tuple[bool, bool, str, bool, str, str, bool, str], Region] = {}
+_regions: dict[tuple[bool, bool, str, bool, bool, str, bool, str], Region] = {}
 
 
 def region(
@@ -42,13 +42,13 @@ def region(
     traced: bool = False,
     behind_op: str = "",
     explicit: bool = False,
-    root: str = "",
+    making: bool = False,
     doubt: str = "",
     hot: bool = False,
     accepted: str = "",
 ) -> Region:
     """The one Region object with these properties."""
-    key = (captured, traced, behind_op, explicit, root, doubt, hot, accepted)
+    key = (captured, traced, behind_op, explicit, making, doubt, hot, accepted)
     found = _regions.get(key)
     if found is None:
         found = _regions[key] = Region(*key)
@@ -62,7 +62,7 @@ def varied(base: Region, **changes: Any) -> Region:
 
 HOST = region(False)  # ordinary code, outside any capture
 # What makes an object for captured code: walked as the host's, but under no default device but the CPU.
-MAKING = region(False, root="making")
+MAKING = region(False, making=True)
 
 
 @dataclass(frozen=True)

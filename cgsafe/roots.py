@@ -20,15 +20,15 @@ from cgsafe.walk.walker import Node, Walker
 
 MAX_RECEIVERS = 40  # classes that inherit a method which a profile names
 SITE_DEPTH = 6  # calls of host code that are followed on the way to a capture
-FORWARD = region(True, False, "", False, "module-forward")
-COMPILED_FORWARD = region(True, True, "", False, "compiled-module")
-GRAPHED = region(True, False, "", True, "graphed-callable")
-COMPILED = region(True, True, "", True, "compile")
-# Functions that a profile names: kind of candidate -> region, and why it is a root.
+FORWARD = region(True)
+COMPILED_FORWARD = region(True, traced=True)
+GRAPHED = region(True, explicit=True)
+COMPILED = region(True, traced=True, explicit=True)
+# Functions that a profile names: kind of candidate -> region, kind of root, and why it is one.
 NAMED = {
-    "captured": (region(True, False, "", False, "profile"), "a profile says that `{}` is captured"),
-    "compiled": (region(True, True, "", False, "profile"), "a profile says that `{}` is compiled and captured"),
-    "hot_path": (region(True, False, "", False, "hot-path", hot=True), "by profile, `{}` runs at every step"),
+    "captured": (FORWARD, "profile", "a profile says that `{}` is captured"),
+    "compiled": (COMPILED_FORWARD, "profile", "a profile says that `{}` is compiled and captured"),
+    "hot_path": (region(True, hot=True), "hot-path", "by profile, `{}` runs at every step"),
 }
 
 
@@ -93,7 +93,7 @@ def named_candidates(walker: Walker, paths: Iterable[str], kinds: Iterable[str])
 
 def start_named(walker: Walker, candidate: Candidate) -> Start | None:
     """Walk a function that a profile names."""
-    where, reason = NAMED[candidate.kind]
+    where, kind, reason = NAMED[candidate.kind]
     file = walker.project.files[candidate.path]
     definition = walker.definitions.function(file, candidate.name)
     if _is_stub(walker, definition):
@@ -102,7 +102,7 @@ def start_named(walker: Walker, candidate: Candidate) -> Start | None:
         calls = [root_arguments(walker, definition, receiver, where) for receiver in _receivers(walker, definition)]
     except (SyntaxError, ValueError, RecursionError):
         return None
-    root = Root(where.root, reason.format(definition.qualname), file.path, definition.line, definition.qualname)
+    root = Root(kind, reason.format(definition.qualname), file.path, definition.line, definition.qualname)
     node = Node(definition, where, (), None)
     frame = _entry_frame(walker, node, file)
     for args in calls:
@@ -271,7 +271,8 @@ def start_module(walker: Walker, candidate: Candidate) -> Start | None:
         else f"the forward of the module `{definition.name}` counts as captured"
     )
     line = function.line
-    root = Root(where.root, reason, function.file.path, line, f"{definition.qualname}.forward")
+    kind = "compiled-module" if traced else "module-forward"
+    root = Root(kind, reason, function.file.path, line, f"{definition.qualname}.forward")
     node = Node(function, where, (), None)
     frame = _entry_frame(walker, node, file)
     frame.call_value(method, args.drop_first(), _Anchor(line))

@@ -17,6 +17,7 @@ from cgsafe.marks import marks_of
 
 # Words without which a file opens no capture, compiles nothing and registers no custom op. Plain substrings: they are
 # looked for in every file, and `str.find` is ten times as fast as a pattern.
+_OPENERS = ("graph", "capture_begin", ".replay(", "reduce-overhead", "max-autotune")  # one is in each word on captures
 _TRIGGERS = {
     "capture": (
         "graph(",
@@ -67,7 +68,10 @@ def build(text: str) -> dict[str, Any]:
         "commented": WORD in text,  # has comments of ours, perhaps
     }
     _statements(tree.body, index, "")
+    opens = any(word in text for word in _OPENERS)
     for kind, words in _TRIGGERS.items():
+        if not opens and kind != "op":
+            continue
         lines = sorted({line for word in words if word in text for line in _lines_of(word, text)})
         if lines:
             index["triggers"][kind] = tuple(lines)

@@ -52,6 +52,7 @@ class Project:
         self._resolving: list[tuple[str, str]] = []
         self._cut: set[tuple[str, str]] = set()
         self._importers: dict[str, list[tuple[File, str]]] | None = None
+        self._decorated: dict[str, list[tuple[File, str, str]]] | None = None
 
     def importers(self, name: str) -> list[tuple[File, str]]:
         """The files that import something of that name at their top, and what they call it; in the order of paths."""
@@ -64,8 +65,24 @@ class Project:
                         self._importers.setdefault(attribute, []).append((file, local))
         return self._importers.get(name, [])
 
+    def decorated(self, name: str) -> list[tuple[File, str, str]]:
+        """What stands under a decorator whose last part is `name`: (file, "functions" or "classes", qualified name).
+
+        In the order of paths; methods are left out.
+        """
+        if self._decorated is None:
+            self._decorated = {}
+            for path in sorted(self.files):
+                file = self.files[path]
+                found = [("functions", q, e[4]) for q, e in file.index["functions"].items() if e[4] and not e[3]]
+                found += [("classes", q, i["decorators"]) for q, i in file.index["classes"].items() if i["decorators"]]
+                for kind, qualified, decorators in found:
+                    for last in dict.fromkeys(d.rpartition(".")[2] for d in decorators):
+                        self._decorated.setdefault(last, []).append((file, kind, qualified))
+        return self._decorated.get(name, [])
+
     def add(self, file: File) -> None:
-        self._importers = None
+        self._importers = self._decorated = None
         self.files[file.path] = file
         self.modules[(file.import_root, file.module)] = file
         if file.import_root not in self.roots:

@@ -145,6 +145,16 @@ def parse_entry(value: str | dict[str, Any]) -> Entry:
     """A table's value, text or inline table, in full; ValueError tells what is wrong with it."""
     if isinstance(value, str):
         return _plain_entry(value)
+    known = _entries.get(id(value))
+    if known is None or known[0] is not value:
+        known = _entries[id(value)] = (value, _table_entry(value))
+    return known[1]
+
+
+_entries: dict[int, tuple[dict[str, Any], Entry]] = {}  # with the table itself, so that no other one gets its id
+
+
+def _table_entry(value: dict[str, Any]) -> Entry:
     unknown = value.keys() - {"returns", "read", "unless", "only_if", "when", "fails", "held"}
     if unknown or "returns" not in value:
         fault = f"unknown {', '.join(sorted(unknown))}" if unknown else "no returns"

@@ -121,16 +121,10 @@ _INNER_FIRST = {
 
 def annotation_value(walker: Walker, definition: FunctionDef, node: ast.expr, region: Region) -> Value:
     """The value that an annotation promises; unknown where it says nothing of use."""
-    key = (
-        definition.file.path,
-        node.lineno + definition.offset,
-        node.col_offset,
-        definition.cls and definition.cls.label,
-    )
-    cache: dict[Any, Value] = walker.__dict__.setdefault("_annotations", {})
-    found = cache.get(key)
+    key = (node, definition.cls)
+    found = walker.annotations.get(key)
     if found is None:
-        found = cache[key] = _Reader(walker, definition.file, definition).read(node)
+        found = walker.annotations[key] = _Reader(walker, definition.file, definition).read(node)
     return found
 
 

@@ -6,15 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 from cgsafe.events import Region
 from cgsafe.values import (
+    BOOL,
+    DTYPE,
     FLOAT,
     INT,
     LOW,
     MEDIUM,
+    NONE,
     STR,
     UNKNOWN,
     Const,
     Dict,
+    Ext,
     ExtMethod,
+    Host,
     Seq,
     Tensor,
     Union,
@@ -117,7 +122,7 @@ def bind(
         else:
             left[name] = value
     bound: list[Value] = []
-    constructs = definition.name == "__init__"
+    made = not (region.captured or region.traced or region.hot)
     for name in shape.named:
         known = given.get(name)
         if known is None:
@@ -129,9 +134,10 @@ def bind(
             elif args.rest is not None:
                 known = _maybe(walker, definition, shape, name, known, args.rest, region)
         value = entry_value(walker, definition, shape, name, known, region)
-        if value.__class__ is Const:
-            # The sizes that a constructor gets decide nothing, and there are as many as there are models.
-            value = INT if constructs and value.value.__class__ is int else plain(value)  # type: ignore[attr-defined]
+        if made:
+            value = _of_kind(walker, definition, shape, name, value, region)
+        elif value.__class__ is Const:
+            value = plain(value)
         bound.append(value)
     values = bound[: len(params)]
     if shape.vararg is not None:
@@ -143,6 +149,57 @@ def bind(
     if shape.kwarg is not None:
         values.append(Dict({k: plain(v) for k, v in left.items()}, args.rest))
     return tuple(values)
+
+
+def _of_kind(walker: Walker, definition: FunctionDef, shape: Shape, name: str, value: Value, region: Region) -> Value:
+    """An argument of host code by its kind: what is read from settings, or worked out from them, is what its annotation says.
+
+    The sizes and rates that a constructor gets decide nothing, and there are as many as there are models.
+    """
+    from cgsafe.walk.annotations import annotation_value
+
+    constructs = definition.name == "__init__"
+    if constructs and value.__class__ is Const and value.value.__class__ is int:  # type: ignore[attr-defined]
+        return INT
+    node = shape.annotations.get(name)
+    if node is None or value is NONE or value is UNKNOWN or value in _SCALARS:
+        return plain(value)
+    annotated = annotation_value(walker, definition, node, region)
+    if isinstance(annotated, Union):
+        plainly = [p for p in annotated.parts if p is not NONE]
+        if len(plainly) != 1:
+            return plain(value)
+        annotated = plainly[0]
+    return _as_annotated(value, annotated, constructs)
+
+
+_SCALARS = (INT, FLOAT, BOOL, STR, DTYPE)
+
+
+def _as_annotated(value: Value, annotated: Value, constructs: bool) -> Value:
+    if isinstance(annotated, Seq) and annotated.element in _SCALARS and isinstance(value, Seq):
+        if value.items is not None:
+            return Seq(value.kind, tuple(_as_annotated(item, annotated.element, constructs) for item in value.items))
+        if value.element is not None:
+            return Seq(value.kind, None, _as_annotated(value.element, annotated.element, constructs))
+        return value
+    if annotated not in _SCALARS:
+        return plain(value)
+    parts: list[Value] = []
+    for part in parts_of(value):
+        if part is NONE:
+            parts.append(part)
+        elif part.__class__ is Const or (part.__class__ is Ext and annotated is DTYPE):
+            parts.append(annotated if constructs and annotated in (INT, FLOAT) else plain(part))
+        elif (
+            part is UNKNOWN
+            or part.__class__ is Host
+            or (part.__class__ is ExtMethod and not isinstance(part.receiver, Tensor))
+        ):
+            parts.append(annotated)
+        else:
+            return plain(value)
+    return join_all(parts)
 
 
 def _known(value: Value) -> Value:

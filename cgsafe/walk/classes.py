@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from cgsafe.walk.walker import Walker
 
 MAX_STATE_DEPTH = 5  # objects that hold objects that hold ...; deeper ones are known by their class only
+TENSOR_CLASSES = frozenset(("torch.Tensor", "torch.nn.Parameter", "torch.nn.parameter.Parameter"))
 _MODULE_BASES = ("torch.nn.", "lightning.", "pytorch_lightning.")
 
 
@@ -129,6 +130,10 @@ class ClassTable(Attributes):
             found = any(b.startswith(_MODULE_BASES) or tables.is_module_base(b) for b in self.externals(definition))
             self._is_module[definition] = found
         return found
+
+    def is_tensor(self, definition: ClassDef) -> bool:
+        """True for subclasses of tensors and parameters: what their constructors keep besides the data decides nothing."""
+        return any(b in TENSOR_CLASSES for b in self.externals(definition))
 
     def find(self, definition: ClassDef, name: str) -> tuple[ClassDef, Any] | None:
         """The class in the lookup order that defines `name`, and the definition there."""
@@ -238,7 +243,7 @@ class ClassTable(Attributes):
         """The object that calling the class makes; `transient` where captured code makes it."""
         if self.is_settings(definition):
             return SETTINGS
-        if self.walker.shallow:
+        if self.walker.shallow or self.is_tensor(definition):
             return self.generic(definition, transient)
         init = self.initializer(definition)
         if init is not None:

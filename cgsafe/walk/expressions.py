@@ -94,9 +94,12 @@ class Expressions(Operators, Comprehensions):
 
     def ev_attribute(self: Frame, node: ast.Attribute) -> Value:
         if self.has_paths:
-            from cgsafe.walk.frame import dotted_path
+            try:
+                path = node.path  # type: ignore[attr-defined]
+            except AttributeError:
+                from cgsafe.walk.frame import dotted_path
 
-            path = dotted_path(node)
+                path = node.path = dotted_path(node)  # type: ignore[attr-defined]
             if path is not None:
                 value = self.env.get(path)
                 if value is not None:

@@ -126,6 +126,7 @@ class Facts:
         self._names: dict[str, str] = profile["names"]
         host = profile["host_names"]
         self._host_ends = (tuple(host["suffixes"]), tuple(host["prefixes"]))
+        self._names_host: dict[str, bool] = {}
         self._numpy_ends = (tuple(host["numpy_suffixes"]), tuple(host["numpy_prefixes"]))
         self.stream_idiom = tuple(profile["idioms"]["current_stream"])
         self.mask_suffixes = tuple(profile["tensor_names"]["mask_suffixes"])
@@ -159,9 +160,13 @@ class Facts:
 
     def names_host(self, name: str) -> bool:
         """True where a name says that its value lives on the host."""
-        if name.startswith(_PREDICATES) or name in self._named_guards:
-            return False  # `is_cpu` asks for a place, and holds nothing
-        return name.endswith(self._host_ends[0]) or name.startswith(self._host_ends[1])
+        found = self._names_host.get(name)
+        if found is None:
+            # `is_cpu` asks for a place, and holds nothing.
+            asks = name.startswith(_PREDICATES) or name in self._named_guards
+            found = not asks and (name.endswith(self._host_ends[0]) or name.startswith(self._host_ends[1]))
+            self._names_host[name] = found
+        return found
 
     def convention(self, name: str) -> str | None:
         """What a bare name means: "tensor", "tensor:int", "cpu", "numpy", a host type, or None."""

@@ -76,12 +76,11 @@ def _is_given(lines: list[str], number: int, name: str) -> bool:
 def _under(walker: Walker, owner: ClassDef, decorator: str) -> list[Value]:
     """The functions under a decorator that is a method of a class."""
     found: list[Value] = []
-    for path in sorted(walker.project.files):
-        other = walker.project.files[path]
-        if other is owner.file or owner.name in other.index["imports"]:
-            for qualified, entry in other.index["functions"].items():
-                if not entry[3] and any(d == decorator or d.endswith(f".{decorator}") for d in entry[4]):
-                    found.append(Func(walker.definitions.function(other, qualified)))
+    for other, kind, qualified in walker.project.decorated(decorator.rpartition(".")[2]):
+        if kind == "functions" and (other is owner.file or owner.name in other.index["imports"]):
+            decorators = other.index["functions"][qualified][4]
+            if any(d == decorator or d.endswith(f".{decorator}") for d in decorators):
+                found.append(Func(walker.definitions.function(other, qualified)))
     return found
 
 
@@ -125,18 +124,16 @@ def _statement(
 
 def _decorated(walker: Walker, file: File, registrar: str, items: dict[Any, Value], others: list[Value]) -> None:
     """Functions and classes under the decorator `registrar` of a file, wherever it is imported."""
-    for path in sorted(walker.project.files):
-        other = walker.project.files[path]
+    for other, kind, qualified in walker.project.decorated(registrar):
         if other is not file and registrar not in other.index["imports"]:
             continue
-        for qualified, entry in other.index["functions"].items():
-            if not entry[3] and any(d.rpartition(".")[2] == registrar for d in entry[4]):
-                value: Value = Func(walker.definitions.function(other, qualified))
-                _put(walker, other, (entry[0], entry[1]), registrar, value, items, others)
-        for qualified, info in other.index["classes"].items():
-            if any(d.rpartition(".")[2] == registrar for d in info["decorators"]):
-                value = Class(walker.definitions.class_(other, qualified))
-                _put(walker, other, info["lines"][:2], registrar, value, items, others)
+        if kind == "functions":
+            lines = other.index["functions"][qualified][:2]
+            value: Value = Func(walker.definitions.function(other, qualified))
+        else:
+            lines = other.index["classes"][qualified]["lines"][:2]
+            value = Class(walker.definitions.class_(other, qualified))
+        _put(walker, other, lines, registrar, value, items, others)
 
 
 def _put(

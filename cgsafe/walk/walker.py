@@ -156,6 +156,7 @@ class Walker:
         self._ops: dict[str, Value] | None = None
         self._breaks: dict[str, dict[str, tuple[str, frozenset[str]]]] = {}
         self._attribute_reads: dict[tuple[str, str], bool] = {}
+        self.annotations: dict[tuple[ast.expr, ClassDef | None], Value] = {}
 
     # -- texts and names -------------------------------------------------------------------------------------------
 

@@ -114,7 +114,7 @@ class Withs:
 
         if self.region.captured:
             return
-        body = Node(self.node.definition, region(True, False, "", True, kind), (), None)
+        body = Node(self.node.definition, region(True, explicit=True), (), None)
         line = node.lineno + self.offset
         key = (self.node, line)
         body = self.walker.capture_bodies.setdefault(key, body)
