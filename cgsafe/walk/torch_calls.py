@@ -244,7 +244,7 @@ class TorchCalls(TorchResults, HostCopies):
             if value is None:
                 return UNKNOWN
             if name in tables.sized_methods:
-                self.read_sizes(args.positional, node)
+                self.read_sizes([integral(v) for v in args.positional], node)
                 if name in ("view", "reshape") and args.star is None:
                     sizes = args.positional
                     first = sizes[0] if sizes else NONE
@@ -302,7 +302,7 @@ class TorchCalls(TorchResults, HostCopies):
     def tensor_item(self: Frame, base: Tensor, key: Value, node: ast.Subscript) -> Value:
         """`tensor[key]`."""
         for bound in slice_bounds(node.slice):
-            self.read_host(self.eval(bound), bound, "index")
+            self.read_host(integral(self.eval(bound)), bound, "index")
         if base.device == "cuda":
             self.note_index(base, node)
         rank: int | None = None
@@ -323,7 +323,7 @@ class TorchCalls(TorchResults, HostCopies):
 
     def tensor_store(self: Frame, base: Tensor, key: Value, value: Value, target: ast.Subscript) -> None:
         for bound in slice_bounds(target.slice):
-            self.read_host(self.eval(bound), bound, "index")
+            self.read_host(integral(self.eval(bound)), bound, "index")
         if base.device == "cuda":
             self.note_store(base, key, value, target)
         elif base.device in ("cpu", "pinned") and base.confidence == HIGH:
@@ -446,6 +446,13 @@ def _rank_under(rank: int, index: ast.expr, frame: Frame) -> int | None:
         else:
             return None
     return min(rank, 0)
+
+
+def integral(value: Value) -> Value:
+    """A value where PyTorch takes integers only: of a floating-point tensor that is an error in any code, not a wait."""
+    if not any(isinstance(p, Tensor) and p.dtype == "f" for p in parts_of(value)):
+        return value
+    return join_all([p.with_(confidence=LOW) if isinstance(p, Tensor) and p.dtype == "f" else p for p in parts_of(value)])
 
 
 def slice_bounds(node: ast.expr) -> list[ast.expr]:
