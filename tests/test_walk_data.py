@@ -144,6 +144,21 @@ PROGRAMS = {
                     x = x + x.sum().item()
                 return x
         """,
+    "a dict of dicts that its annotation calls a dict of tensors": """
+        class Part(nn.Module):
+            def forward(self, x: torch.Tensor, cache: dict[str, torch.Tensor] | None = None):
+                cache = cache or {}
+                return x
+
+        class M(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.part = Part()
+
+            def forward(self, x: torch.Tensor, cache: dict[str, torch.Tensor] | None = None):
+                cache = cache or {}
+                return self.part(x, cache.get("part"))
+        """,
     "list built in a loop": """
         class M(nn.Module):
             def forward(self, x: torch.Tensor, n: int):
