@@ -94,9 +94,7 @@ def entry_value(
     return value
 
 
-def _against(
-    walker: Walker, definition: FunctionDef, shape: Shape, name: str, value: Value, region: Region
-) -> Value:
+def _against(walker: Walker, definition: FunctionDef, shape: Shape, name: str, value: Value, region: Region) -> Value:
     """A value of several kinds, where an annotation that knows of no tensors makes those a guess that are not sure."""
     unsure = [p for p in parts_of(value) if isinstance(p, Tensor) and p.confidence < HIGH]
     annotation = shape.annotations.get(name) if unsure else None

@@ -18,7 +18,6 @@ from cgsafe.values import (
     Func,
     Instance,
     Seq,
-    Tensor,
     Union,
     Value,
     join,

@@ -85,7 +85,12 @@ def _asked(test: ast.expr) -> tuple[ast.expr, str, bool] | None:
     """Where a test looks for a stored value, how such a store is written, and whether the test is for its absence."""
     negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
     call = test.operand if isinstance(test, ast.UnaryOp) else test
-    if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "hasattr" and len(call.args) == 2:
+    if (
+        isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Name)
+        and call.func.id == "hasattr"
+        and len(call.args) == 2
+    ):
         name = call.args[1]
         if isinstance(name, ast.Constant) and isinstance(name.value, str):
             return ast.Attribute(call.args[0], name.value, ast.Load()), _BOUND, negated

@@ -452,7 +452,9 @@ def integral(value: Value) -> Value:
     """A value where PyTorch takes integers only: of a floating-point tensor that is an error in any code, not a wait."""
     if not any(isinstance(p, Tensor) and p.dtype == "f" for p in parts_of(value)):
         return value
-    return join_all([p.with_(confidence=LOW) if isinstance(p, Tensor) and p.dtype == "f" else p for p in parts_of(value)])
+    return join_all(
+        [p.with_(confidence=LOW) if isinstance(p, Tensor) and p.dtype == "f" else p for p in parts_of(value)]
+    )
 
 
 def slice_bounds(node: ast.expr) -> list[ast.expr]:
