@@ -73,6 +73,32 @@ ONCE = {
                     self.scale = x.max().item()
                 return x * self.scale
         """,
+    "an attribute that another method hands on": """
+        class M(nn.Module):
+            def prepare(self, x: torch.Tensor):
+                if not hasattr(self, "scale"):
+                    self.scale = x.max().item()
+
+            def scaled(self, x: torch.Tensor):
+                return times(x, self.scale)
+
+            def forward(self, x: torch.Tensor):
+                self.prepare(x)
+                return self.scaled(x)
+
+        def times(x, scale):
+            return x * scale
+        """,
+    "an attribute that another method sets by name": """
+        class M(nn.Module):
+            def forward(self, x: torch.Tensor):
+                if not hasattr(self, "scale"):
+                    self.scale = x.max().item()  # expect: CG102
+                return x * self.scale
+
+            def renew(self, x: torch.Tensor):
+                setattr(self, "scale", None)
+        """,
     "a slot that is kept for one key": """
         class M(nn.Module):
             def __init__(self):

@@ -58,6 +58,7 @@ IMPLICIT = {
     "complex": "return complex(x.sum())  # expect: CG103",
     "slice by fractions, which no code can": "t = x.sum() / 2\nreturn x[:t]",
     "sizes of fractions, which no code can": "t = x.float()\nreturn x.new_ones(t[:2])",
+    "size of an interpolation": "t = x.argmax()\nreturn F.interpolate(\n    x,\n    size=t,  # expect: CG103\n)",
     "slice stop": "t = x.argmax()\nreturn x[:t]  # expect: CG103",
     "slice start": "t = x.argmax()\nreturn x[t:]  # expect: CG103",
     "slice in a tuple": "t = x.argmax()\nreturn x[:, 1:t]  # expect: CG103",

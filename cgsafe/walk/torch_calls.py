@@ -88,7 +88,10 @@ class TorchCalls(TorchResults, HostCopies):
         elif name in tables.filling_functions:
             self.read_fill(name.rpartition(".")[2], args, node)
         elif name == "torch.nn.functional.interpolate":
-            self.read_sizes([v for v in (args.get(1, "size"), args.get(2, "scale_factor")) if v is not None], node)
+            for at, named in ((1, "size"), (2, "scale_factor")):
+                size = args.get(at, named)
+                if size is not None:
+                    self.read_sizes([size], node, places=[_argument(node, at, named)])
         elif name == "torch._foreach_copy_" and len(args.positional) > 1:
             to, source = (self.element_of(value, node) for value in args.positional[:2])
             if isinstance(to, Tensor):
@@ -446,6 +449,14 @@ def _rank_under(rank: int, index: ast.expr, frame: Frame) -> int | None:
         else:
             return None
     return min(rank, 0)
+
+
+def _argument(call: Any, position: int, name: str) -> Any:
+    """Where an argument is written, at its position or under its name; the call where that cannot be seen."""
+    if not isinstance(call, ast.Call):
+        return call
+    named = next((k.value for k in call.keywords if k.arg == name), call)
+    return call.args[position] if len(call.args) > position else named
 
 
 def integral(value: Value) -> Value:
