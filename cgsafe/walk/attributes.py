@@ -381,10 +381,9 @@ class Attributes:
         return None
 
     def setters(self: ClassTable, definition: ClassDef, name: str) -> set[FunctionDef]:
-        """The methods other than the constructor that set an attribute."""
+        """The methods other than the constructor that may set an attribute, by the text of their lines."""
         self.late(self.generic(definition), name)
-        found = {m for m, _ in self._assigning[definition].get(name, ()) if not self.walker.tables.sets_up(m.name)}
-        return {m for m in found if _sets(self.walker, m, name)}
+        return {m for m, _ in self._assigning[definition].get(name, ()) if not self.walker.tables.sets_up(m.name)}
 
     def changers(self: ClassTable, definition: ClassDef, name: str) -> list[FunctionDef]:
         """The methods other than the constructor that set an attribute to something that depends on their arguments."""
@@ -452,21 +451,6 @@ def _depends(walker: Any, method: FunctionDef, name: str) -> bool:
                 return True
             if value is not None and any(isinstance(n, ast.Name) and n.id in given for n in ast.walk(value)):
                 return True
-    return False
-
-
-def _sets(walker: Any, method: FunctionDef, name: str) -> bool:
-    """True where a method, which the text of its lines makes a candidate, does set an attribute of that name."""
-    try:
-        body = method.shape(walker.text(method.file)).body
-    except (SyntaxError, ValueError, RecursionError):
-        return True
-    for statement in body:
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Attribute) and node.attr == name and not isinstance(node.ctx, ast.Load):
-                return True
-            if isinstance(node, ast.Call) and any(isinstance(a, ast.Constant) and a.value == name for a in node.args):
-                return True  # `setattr`, `register_buffer` and their like
     return False
 
 

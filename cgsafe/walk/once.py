@@ -14,7 +14,9 @@ from cgsafe.events import DeviceWait, HostCopy, HostRead, SizeRead, TruthTest
 from cgsafe.values import LOW, Instance, Tensor, Value, join_all, parts_of, truth
 
 if TYPE_CHECKING:
+    from cgsafe.walk.defs import FunctionDef
     from cgsafe.walk.frame import Frame
+    from cgsafe.walk.walker import Walker
 
 ONCE = "?.once"  # in an environment: which stored value says that the code at hand ran before; a path: joins drop it
 WAITS = (TruthTest, HostRead, SizeRead, HostCopy, DeviceWait)
@@ -133,7 +135,23 @@ def _stays(frame: Frame, place: ast.expr) -> bool:
     owners = [p for p in parts_of(frame.eval(place.value)) if isinstance(p, Instance)]
     if not owners or any(p.state.transient for p in owners):
         return False
-    return not any(frame.walker.classes.setters(p.definition, place.attr) - {frame.node.definition} for p in owners)
+    others = {m for p in owners for m in frame.walker.classes.setters(p.definition, place.attr)}
+    return not any(_sets(frame.walker, method, place.attr) for method in others - {frame.node.definition})
+
+
+def _sets(walker: Walker, method: FunctionDef, name: str) -> bool:
+    """True where a method, which the text of its lines makes a candidate, does set an attribute of that name."""
+    try:
+        body = method.shape(walker.text(method.file)).body
+    except (SyntaxError, ValueError, RecursionError):
+        return True
+    for statement in body:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Attribute) and node.attr == name and not isinstance(node.ctx, ast.Load):
+                return True
+            if isinstance(node, ast.Call) and any(isinstance(a, ast.Constant) and a.value == name for a in node.args):
+                return True  # `setattr`, `register_buffer` and their like
+    return False
 
 
 def _empties(statement: ast.stmt, spelled: str) -> bool:
