@@ -388,7 +388,9 @@ class TorchCalls(TorchResults, HostCopies):
                     self.read_host(args.positional[0], node, name.rpartition(".")[2])
             result = self.result(entry.returns, name, args, node)
             if isinstance(result, Tensor) and not result.device:
-                return result.with_(device="cuda")
+                result = result.with_(device="cuda")
+            if isinstance(result, Tensor) and name in self.tables.weighted and self.region.captured:
+                return result.with_(confidence=max(result.confidence, MEDIUM)) if result.device == "cuda" else result
             return result
         if name == "torch.nn.Module":
             return Tensor("cuda", None, "", MEDIUM) if self._tensor_arguments(args) else UNKNOWN
