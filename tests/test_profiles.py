@@ -285,7 +285,8 @@ WARMED = "[profile.roots]\nwarmed = ['model']"
 )
 def test_what_a_first_call_keeps_is_made_before_the_captures_of_frameworks_that_run_it_first(write, body, warmed):
     counts = [len([c for c in codes(write, body, p) if c[1] == "Model.forward"]) for p in ("", WARMED)]
-    assert counts == [1, warmed]
+    # What is surely stored there, and set nowhere else, is taken for made by a warm-up without such a word, too.
+    assert counts == [0 if "not hasattr" in body else 1, warmed]
 
 
 @pytest.mark.parametrize(

@@ -131,6 +131,34 @@ PROGRAMS = {
                 a = d["max"].item()  # expect: CG102
                 return a + d.get("total").item()  # expect: CG102
         """,
+    "dict whose keys are not known": """
+        class M(nn.Module):
+            def forward(self, x: torch.Tensor, given: dict[str, torch.Tensor] | None = None):
+                given = given if given is not None else {}
+                if given.get("image") is None:
+                    x = x + x.max().item()  # expect: CG102
+                kept = given.get("video", 3)
+                if kept == 3:  # expect: CG101
+                    x = x + x.min().item()  # expect: CG102
+                if given.pop("audio") is None:
+                    x = x + x.sum().item()
+                return x
+        """,
+    "a dict of dicts that its annotation calls a dict of tensors": """
+        class Part(nn.Module):
+            def forward(self, x: torch.Tensor, cache: dict[str, torch.Tensor] | None = None):
+                cache = cache or {}
+                return x
+
+        class M(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.part = Part()
+
+            def forward(self, x: torch.Tensor, cache: dict[str, torch.Tensor] | None = None):
+                cache = cache or {}
+                return self.part(x, cache.get("part"))
+        """,
     "list built in a loop": """
         class M(nn.Module):
             def forward(self, x: torch.Tensor, n: int):

@@ -24,6 +24,21 @@ PROGRAMS = {
             def forward(self, x: torch.Tensor):
                 return self.layer(x)
         """,
+    "layers with weights, given what is not known": """
+        from somewhere import load
+
+        class M(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.encoder = load("encoder")
+                self.head = nn.Linear(3, 4)
+                self.act = nn.ReLU()
+
+            def forward(self, x: torch.Tensor):
+                pooled = self.encoder(x)[1]
+                plain = self.act(pooled).cpu()
+                return self.head(pooled).cpu()  # expect: CG102
+        """,
     "submodule assigned under a condition": """
         class Layer(nn.Module):
             def forward(self, t):

@@ -66,6 +66,188 @@ ONCE = {
                     TABLES[x.dtype] = x.max().item()
                 return x * TABLES[x.dtype]
         """,
+    "an attribute that is not there yet": """
+        class M(nn.Module):
+            def forward(self, x: torch.Tensor):
+                if not hasattr(self, "scale"):
+                    self.scale = x.max().item()
+                return x * self.scale
+        """,
+    "an attribute that another method hands on": """
+        class M(nn.Module):
+            def prepare(self, x: torch.Tensor):
+                if not hasattr(self, "scale"):
+                    self.scale = x.max().item()
+
+            def scaled(self, x: torch.Tensor):
+                return times(x, self.scale)
+
+            def forward(self, x: torch.Tensor):
+                self.prepare(x)
+                return self.scaled(x)
+
+        def times(x, scale):
+            return x * scale
+        """,
+    "an attribute that another method sets by name": """
+        class M(nn.Module):
+            def forward(self, x: torch.Tensor):
+                if not hasattr(self, "scale"):
+                    self.scale = x.max().item()  # expect: CG102
+                return x * self.scale
+
+            def renew(self, x: torch.Tensor):
+                setattr(self, "scale", None)
+        """,
+    "a slot that is kept for one key": """
+        class M(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.slot = None
+
+            def table(self, device: torch.device):
+                key = (device.type, str(device))
+                traced = torch.compiler.is_compiling()
+                if not traced and self.slot is not None and self.slot[0] == key:
+                    return self.slot[1]
+                table = torch.arange(8).to(device)
+                if not traced:
+                    self.slot = (key, table)
+                return table
+
+            def forward(self, x: torch.Tensor):
+                return x + self.table(x.device)
+        """,
+    "a slot that is used under another condition": """
+        class M(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.slot = None
+
+            def table(self, device: torch.device, again: bool):
+                if again and self.slot is not None:
+                    return self.slot
+                self.slot = torch.arange(8).to(device)  # expect: CG202
+                return self.slot
+
+            def forward(self, x: torch.Tensor, again: bool):
+                return x + self.table(x.device, again)
+        """,
+    "a table that is asked for a key": """
+        class M(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.tables = {}
+
+            def table(self, n: int, device: torch.device):
+                found = self.tables.get(n)
+                if found is None:
+                    found = torch.arange(n).to(device)
+                    self.tables[n] = found
+                return found
+
+            def forward(self, x: torch.Tensor):
+                return x + self.table(x.shape[0], x.device)
+        """,
+    "a table that keeps what was moved": """
+        class M(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.tables = {}
+
+            def table(self, n: int, device: torch.device):
+                found = self.tables.get(n)
+                if found is None:
+                    found = torch.arange(n)
+                if found.device != device:
+                    found = found.to(device)
+                self.tables[n] = found
+                return found
+
+            def forward(self, x: torch.Tensor):
+                return x + self.table(x.shape[0], x.device)
+        """,
+    "a table that keeps it on the CPU": """
+        class M(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.tables = {}
+
+            def table(self, n: int, device: torch.device):
+                found = self.tables.get(n)
+                if found is None:
+                    found = torch.arange(n)
+                    self.tables[n] = found
+                return found.to(device)  # expect: CG202
+
+            def forward(self, x: torch.Tensor):
+                return x + self.table(x.shape[0], x.device)
+        """,
+    "a table of which only a copy is asked": """
+        class M(nn.Module):
+            def table(self, n: int, device: torch.device, given: dict):
+                found = given.get(n)
+                if found is None:
+                    found = torch.arange(n).to(device)  # expect: CG202
+                    given[n] = found
+                return found
+
+            def forward(self, x: torch.Tensor):
+                return x + self.table(x.shape[0], x.device, {})
+        """,
+    "an attribute under another name": """
+        class M(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.kept = None
+
+            def forward(self, x: torch.Tensor):
+                kept = self.kept
+                if kept is None:
+                    kept = torch.arange(4).to(x.device)
+                    self.kept = kept
+                return x + kept
+        """,
+    "what a cache keeps": """
+        import functools
+
+        def once(size):
+            def around(function):
+                cached = functools.lru_cache(maxsize=size)(function)
+                if torch.__version__ < "2.7":
+                    return cached
+
+                @functools.wraps(function)
+                def called(*args):
+                    if torch.compiler.is_compiling():
+                        return function(*args)
+                    return cached(*args)
+
+                return called
+
+            return around
+
+        @functools.cache
+        def table(n: int, device: torch.device):
+            return torch.arange(n).to(device)
+
+        @functools.lru_cache(maxsize=None)
+        def largest(x: torch.Tensor):
+            return x.max().item()  # expect: CG102
+
+        class M(nn.Module):
+            @functools.lru_cache
+            def method(self, n: int, device: torch.device):
+                return torch.arange(n).to(device)
+
+            @once(8)
+            def wrapped(self, n: int, device: torch.device):
+                return torch.arange(n).to(device)
+
+            def forward(self, x: torch.Tensor):
+                n, device = x.shape[0], x.device
+                return x + table(n, device) + self.method(n, device) + self.wrapped(n, device) + largest(x)
+        """,
     "another method empties it": """
         class M(nn.Module):
             def __init__(self):

@@ -187,11 +187,22 @@ def test_objects_and_their_tensors(check, program):
 
 GATED = """
     class M(nn.Module):
-        def forward(self, x: torch.Tensor, mask: torch.Tensor, image: torch.Tensor | None = None):
+        def __init__(self, gate=None):
+            super().__init__()
+            self.gate = gate
+
+        def forward(self, x: torch.Tensor, mask: torch.Tensor, image: torch.Tensor | None = None, flag: bool = False):
             if image is not None and mask.any():
                 x = x + image
             if mask is not None and mask.all():  # expect: CG101
                 x = x + 1
+            if self.gate is not None and mask.any():  # expect: CG101
+                x = x + 2
+            y = x.max() if flag else None
+            if y is not None and mask.any():  # expect: CG101
+                x = x + y
+            if image is None or x.max() > 4:
+                x = x + 3
             return x
     """
 

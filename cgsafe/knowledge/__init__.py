@@ -94,6 +94,7 @@ class Tables(NamedTuple):
     modules: dict[str, Any]
     losses: dict[str, Any]
     containers: frozenset[str]
+    weighted: frozenset[str]
     numpy: dict[str, Any]
     objects: dict[str, Any]
 
@@ -215,6 +216,7 @@ def tables() -> Tables:
         modules=modules["modules"],
         losses=modules["losses"],
         containers=frozenset(modules["containers"]["names"]),
+        weighted=frozenset(modules["weighted"]["names"]),
         numpy=load("numpy_functions")["functions"],
         objects=load("torch_objects")["methods"],
     )

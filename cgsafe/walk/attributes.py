@@ -381,7 +381,7 @@ class Attributes:
         return None
 
     def setters(self: ClassTable, definition: ClassDef, name: str) -> set[FunctionDef]:
-        """The methods other than the constructor that set an attribute."""
+        """The methods other than the constructor that may set an attribute, by the text of their lines."""
         self.late(self.generic(definition), name)
         return {m for m, _ in self._assigning[definition].get(name, ()) if not self.walker.tables.sets_up(m.name)}
 

@@ -62,6 +62,14 @@ def implementation(callee: Value) -> FunctionDef | None:
     return func.definition if isinstance(func, Func) and func.definition.cls is not None else None
 
 
+def _holds_tensor(value: Value) -> bool:
+    """True where an argument is, or contains, a tensor."""
+    return any(
+        isinstance(p, Tensor) or (isinstance(p, Seq) and p.element is not None and _holds_tensor(p.element))
+        for p in parts_of(value)
+    )
+
+
 class Calls(TorchCalls):
     """Mixin of Frame."""
 
@@ -200,6 +208,19 @@ class Calls(TorchCalls):
         if called.stores and args.positional:
             self.take_stores(called, args.positional[0])
         return called.outcome if not self.tables.names_host(definition.name) else on_host(called.outcome)
+
+    def call_cached(self: Frame, function: Value, args: Arguments, node: Any) -> Value:
+        """A function behind `functools.lru_cache`: a warm-up has run it where no capture is seen, and the result is kept.
+
+        Tensors are compared by identity, so that a new one as an argument is a call like the first.
+        """
+        given = [*args.positional, *args.keywords.values(), *(v for v in (args.star, args.rest) if v is not None)]
+        before = self.region
+        if self.is_assumed() and not before.traced and not any(_holds_tensor(v) for v in given):
+            self.region = doubted(before, "a cache keeps what it returned at the first call")
+        result = self.call_value(function, args, node)
+        self.region = before
+        return result
 
     def answer_here(self: Frame, name: str) -> Value | None:
         """The answer of a predicate in the methods of the class at hand, by profile."""

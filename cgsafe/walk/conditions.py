@@ -122,7 +122,7 @@ class Conditions:
                 result, stopped = (not is_and), True
                 break
             if outcome is None:
-                self.undecided = (*self.undecided, _optional(operand, is_and))
+                self.undecided = (*self.undecided, self._optional(operand, is_and))
                 result = None
                 open_true.append(when_true)
                 open_false.append(when_false)
@@ -140,6 +140,18 @@ class Conditions:
             # When all are true, each refinement holds; when one is false, it is unknown which.
             return result, all_true, (open_false[0] if len(open_false) == 1 else [])
         return result, (open_true[0] if len(open_true) == 1 else []), all_false
+
+    def _optional(self: Frame, operand: ast.expr, is_and: bool) -> str:
+        """The input that a caller must give for what comes behind `x is not None and` to run; "" for other operands.
+
+        What an object holds is not meant: it is there in all calls of a model, or in none.
+        """
+        if not isinstance(operand, ast.Compare) or not isinstance(operand.ops[0], ast.IsNot if is_and else ast.Is):
+            return ""
+        left, right = operand.left, operand.comparators[0]
+        if not isinstance(left, ast.Name) or not isinstance(right, ast.Constant) or right.value is not None:
+            return ""
+        return left.id if self.shape is not None and left.id in (*self.shape.params, *self.shape.kwonly) else ""
 
     def narrow_truth(self: Frame, node: ast.expr, value: Value) -> Outcome:
         from cgsafe.walk.frame import dotted_path
@@ -408,7 +420,7 @@ class Conditions:
         others: list[str] = []
         if isinstance(value, Union):
             others = [describe(p) for p in value.parts if p not in waits and p is not NONE]
-        if self.undecided and (only_in(waits) or any(g not in ast.unparse(node) for g in self.undecided if g)):
+        if self.undecided and (only_in(waits) or any(not _mentions(node, g) for g in self.undecided if g)):
             confidence = LOW  # two things that may or may not be so
         self.emit(
             TruthTest,
@@ -442,13 +454,8 @@ class Conditions:
         return ""
 
 
-def _optional(operand: ast.expr, is_and: bool) -> str:
-    """The input that must be given for what comes behind `x is not None and` to run; empty for other operands."""
-    if isinstance(operand, ast.Compare) and isinstance(operand.ops[0], ast.IsNot if is_and else ast.Is):
-        right = operand.comparators[0]
-        if isinstance(right, ast.Constant) and right.value is None:
-            return ast.unparse(operand.left)
-    return ""
+def _mentions(node: ast.AST, name: str) -> bool:
+    return any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(node))
 
 
 def _measured(node: ast.expr) -> ast.expr | None:

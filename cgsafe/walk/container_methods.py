@@ -97,7 +97,9 @@ def dict_method(frame: Frame, receiver: Dict, name: str, args: Arguments, node: 
         if isinstance(first, Const) and first.value in known:
             result = known[first.value]
         elif receiver.other is not None:
-            result = join(receiver.other, default) if default is not NONE else receiver.other
+            # What is not there comes back as the default, or is an error; of unknown contents nothing is known at all.
+            missing = default is not NONE or (name != "pop" and receiver.other is not UNKNOWN)
+            result = join(receiver.other, default) if missing else receiver.other
         elif isinstance(first, Const):
             result = default
         else:

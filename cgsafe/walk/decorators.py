@@ -19,6 +19,7 @@ from cgsafe.values import (
     Instance,
     Partial,
     Value,
+    parts_of,
 )
 from cgsafe.walk.arguments import Arguments
 from cgsafe.walk.defs import FunctionDef
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from cgsafe.walk.frame import Frame
     from cgsafe.walk.walker import Node, Walker
 
+CACHED = Ext("cgsafe.cached")  # puts a cache around the function that follows
 _CALLABLES = (Func, Bound, Partial, Compiled, Class, Instance)
 
 
@@ -76,7 +78,9 @@ def apply(frame: Frame, node: ast.expr, value: Value) -> Value:
         return value  # a context manager as a decorator
     frame.walker.applying = node
     result = frame.call_value(decorator, Arguments([value]), node)
-    return result if isinstance(result, _CALLABLES) else value
+    # Of what a decorator makes in several cases, the cache counts that it puts around the function in one of them.
+    kept = next((p for p in parts_of(result) if isinstance(p, Partial) and p.func is CACHED), result)
+    return kept if isinstance(kept, _CALLABLES) else value
 
 
 def decorate_class(walker: Walker, definition: Any) -> None:

@@ -75,7 +75,7 @@ def entry_value(
             return value
     elif kind is Union:
         if UNKNOWN not in value.parts:  # type: ignore[attr-defined]
-            return value
+            return _against(walker, definition, shape, name, value, region)
     elif value is not UNKNOWN:
         return value
     annotation = shape.annotations.get(name)
@@ -92,6 +92,18 @@ def entry_value(
                 return by_name.with_(confidence=LOW)
         return by_name
     return value
+
+
+def _against(walker: Walker, definition: FunctionDef, shape: Shape, name: str, value: Value, region: Region) -> Value:
+    """A value of several kinds, where an annotation that knows of no tensors makes those a guess that are not sure."""
+    unsure = [p for p in parts_of(value) if isinstance(p, Tensor) and p.confidence < HIGH]
+    annotation = shape.annotations.get(name) if unsure else None
+    if annotation is None:
+        return value
+    annotated = annotation_value(walker, definition, annotation, region)
+    if annotated is UNKNOWN or any(isinstance(p, Tensor) for p in parts_of(annotated)):
+        return value
+    return join_all([p.with_(confidence=LOW) if p in unsure and isinstance(p, Tensor) else p for p in parts_of(value)])
 
 
 def _by_host_name(tables: Facts, name: str, value: Value) -> Value:

@@ -40,6 +40,7 @@ class Facts:
         self.modules = known.modules
         self.losses = known.losses
         self.containers = known.containers
+        self.weighted = known.weighted
         self.numpy = known.numpy
         self.object_methods = known.objects
         self.object_classes = frozenset(name.rpartition(".")[0] for name in known.objects)

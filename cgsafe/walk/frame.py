@@ -18,7 +18,6 @@ from cgsafe.values import (
     Func,
     Instance,
     Seq,
-    Tensor,
     Union,
     Value,
     join,
@@ -35,7 +34,7 @@ from cgsafe.walk.frozen import Frozen
 from cgsafe.walk.indexing import Indexing
 from cgsafe.walk.loops import Loops
 from cgsafe.walk.memos import DEBUGGED, REMEMBERED, doubted, fills, finds, switched
-from cgsafe.walk.once import ONCE, WAITS, fills_once
+from cgsafe.walk.once import ONCE, WAITS, Once, fills_once, moved_already
 from cgsafe.walk.patterns import Patterns
 from cgsafe.walk.stores import Stores
 from cgsafe.walk.streams import Streams
@@ -371,8 +370,9 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
         outcome, when_true, when_false = self.condition(node.test, form, node)
         if outcome is None and self.region.captured and self.region.explicit:
             self.note_branch(node)
-        once, stored = fills_once(self, node) if self.is_assumed() else ("", "")
+        once, stored, moved = fills_once(self, node) if self.is_assumed() else Once()
         before = self.env
+        within = self.env.get(ONCE)
         falls_one = falls_two = False
         env_one: Env | None = None
         env_two: Env | None = None
@@ -391,6 +391,8 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
             if doubt:
                 self.region = where
             env_one = self.env if falls_one else None
+            if moved and env_one is not None and moved in env_one:
+                env_one[moved] = moved_already(env_one[moved])
             if once == "message" and not certain:
                 env_one = None  # what others leave for one call is there when they call, not while a graph is recorded
         if outcome is not True:
@@ -403,6 +405,8 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
             self.tests.pop()
         merged = self.merge(env_one, env_two)
         self.env = merged if merged is not None else before
+        if once in ("body", "message") and within is None:
+            self.env.pop(ONCE, None)
         if once == "rest" and not falls_one:
             self.refine([(ONCE, Const(stored))])
         if falls_one and falls_two:
@@ -442,12 +446,7 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
             path = dotted_path(statement.targets[0]) if call.func.attr in ("to", "cuda") else None  # type: ignore[attr-defined]
             value = self.env.get(path) if path is not None else None
             if path is not None and isinstance(value, Union):
-                self.env[path] = join_all(
-                    [
-                        p.with_(confidence=LOW) if isinstance(p, Tensor) and p.device in ("cpu", "pinned") else p
-                        for p in value.parts
-                    ]
-                )
+                self.env[path] = moved_already(value)
 
     def do_try(self, node: Any) -> bool:
         before = dict(self.env)

@@ -34,7 +34,7 @@ from cgsafe.values import (
 )
 from cgsafe.walk.arguments import Arguments
 from cgsafe.walk.objects import object_method
-from cgsafe.walk.torch_calls import slice_bounds
+from cgsafe.walk.torch_calls import integral, slice_bounds
 
 if TYPE_CHECKING:
     from cgsafe.walk.frame import Frame
@@ -88,7 +88,7 @@ class Indexing:
         if any(isinstance(p, Tensor) for p in parts_of(key)):
             self.read_host(key, node.slice, "index")
         for bound in slice_bounds(node.slice):
-            self.read_host(self.eval(bound), bound, "index")
+            self.read_host(integral(self.eval(bound)), bound, "index")
         if isinstance(node.slice, ast.Slice):
             if base.items is not None:
                 bounds = [self._int(b) for b in (node.slice.lower, node.slice.upper, node.slice.step)]

@@ -39,6 +39,7 @@ from cgsafe.values import (
 )
 from cgsafe.walk.arguments import Arguments
 from cgsafe.walk.container_methods import dict_method, plain_method, receiver_node, sequence_method
+from cgsafe.walk.decorators import CACHED
 from cgsafe.walk.facts import matches
 from cgsafe.walk.objects import object_method
 
@@ -57,9 +58,12 @@ def call_library(frame: Frame, name: str, args: Arguments, node: Any) -> Value:
         return UNKNOWN
     if name in frame.tables.identity_functions:
         # With a function: its decorated self. With options: a decorator.
+        caches = name in frame.tables.caches
         if args.positional and isinstance(first, (Func, Bound, Class, Partial)):
-            return first
-        return Ext("cgsafe.identity")
+            return Partial(CACHED, (first,), ()) if caches else first
+        return Ext(name if caches else "cgsafe.identity")
+    if name == CACHED.name:
+        return frame.call_cached(first, args.drop_first(), node)
     if name == "functools.wraps" or name == "functools.update_wrapper":
         return Ext("cgsafe.identity") if name.endswith("wraps") else first
     if name == "cgsafe.identity":

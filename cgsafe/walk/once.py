@@ -8,55 +8,122 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from cgsafe.events import DeviceWait, HostCopy, HostRead, SizeRead, TruthTest
-from cgsafe.values import Instance, parts_of
+from cgsafe.values import LOW, Instance, Tensor, Value, join_all, parts_of, truth
 
 if TYPE_CHECKING:
+    from cgsafe.walk.defs import FunctionDef
     from cgsafe.walk.frame import Frame
+    from cgsafe.walk.walker import Walker
 
 ONCE = "?.once"  # in an environment: which stored value says that the code at hand ran before; a path: joins drop it
 WAITS = (TruthTest, HostRead, SizeRead, HostCopy, DeviceWait)
+_BOUND = r"\s*(?::[^=\n]+)?=(?!=)"
+_ENTERED = r"(?:\.add\(|\[[^\n]*\]\s*=(?!=))"
 
 
-def fills_once(frame: Frame, node: ast.If) -> tuple[str, str]:
-    """("body" or "rest", what is stored) where that part runs only until something is stored; ("", "") elsewhere.
+class Once(NamedTuple):
+    """Which part of an `if` runs only until something is stored; `part` is empty where none does.
 
-    "message" is a body that empties what it takes: what other code left there for one call.
+    "body" or "rest": that part. "message": a body that empties what it takes, what other code left there for one call.
     """
-    if not isinstance(node.test, (ast.Compare, ast.BoolOp)):
-        return "", ""
+
+    part: str = ""
+    stored: str = ""
+    moved: str = ""  # a variable that the body sets, and that is moved before it is stored
+
+
+def fills_once(frame: Frame, node: ast.If) -> Once:
+    """What an `if` that looks for a stored value makes of its parts."""
+    if not isinstance(node.test, (ast.Compare, ast.BoolOp, ast.UnaryOp)):
+        return Once()
     if any(isinstance(part, (ast.Lt, ast.LtE, ast.Gt, ast.GtE)) for part in ast.walk(node.test)):
-        return "", ""  # what is made anew as soon as it is too small
+        return Once()  # what is made anew as soon as it is too small
     first, end = node.body[0].lineno + frame.offset, (node.body[-1].end_lineno or 0) + frame.offset
+    lines = frame.walker.text(frame.file).lines
+    last = frame._span()[1]
     for test in node.test.values if isinstance(node.test, ast.BoolOp) else [node.test]:
-        if not isinstance(test, ast.Compare) or len(test.ops) != 1:
+        asked = _asked(test)
+        if asked is None:
             continue
-        op, right = test.ops[0], test.comparators[0]
-        if isinstance(op, (ast.Is, ast.IsNot)) and isinstance(right, ast.Constant) and right.value is None:
-            place, stores = test.left, r"\s*(?::[^=\n]+)?=(?!=)"
-        elif isinstance(op, (ast.In, ast.NotIn)):
-            place, stores = right, r"(?:\.add\(|\[[^\n]*\]\s*=(?!=))"
-        else:
-            continue
-        missing = isinstance(op, (ast.Is, ast.NotIn))
-        leaves = isinstance(node.body[-1], ast.Return) and not isinstance(node.test, ast.BoolOp)
-        if isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.And) and not missing:
-            continue
-        if not missing and isinstance(node.test, ast.Compare) and isinstance(test.left, ast.Attribute):
-            if any(_empties(statement, ast.unparse(test.left)) for statement in node.body):
-                return "message", ast.unparse(test.left)
+        place, stores, missing = asked
+        leaves = isinstance(node.body[-1], ast.Return)
+        if not missing and isinstance(node.test, ast.Compare) and isinstance(place, ast.Attribute):
+            if any(_empties(statement, ast.unparse(place)) for statement in node.body):
+                return Once("message", ast.unparse(place))
+        if isinstance(node.test, ast.BoolOp) and not missing:
+            if isinstance(node.test.op, ast.Or) or not leaves:
+                continue
+            if not all(part is test or _tells_key(frame, part, ast.unparse(place)) for part in node.test.values):
+                continue
         if not missing and not (leaves and not node.orelse):
             continue
+        name = ""
+        if isinstance(place, ast.Name) and not _stays(frame, place):
+            looked_up = _looked_up(frame, place)
+            if looked_up is None:
+                continue
+            name = place.id
+            place, stores = looked_up
         if not _stays(frame, place):
             continue
         spelled = ast.unparse(place)
-        lines = (first, end) if missing else (end + 1, frame._span()[1])
         pattern = re.compile(rf"(?<![\w.]){re.escape(spelled)}{stores}")
-        if any(pattern.search(text) for text in frame.walker.text(frame.file).lines[lines[0] - 1 : lines[1]]):
-            return ("body" if missing else "rest"), spelled
-    return "", ""
+        if missing and any(pattern.search(text) for text in lines[first - 1 : end]):
+            return Once("body", spelled)
+        later = next((n for n in range(end, last) if pattern.search(lines[n])), None)
+        if later is not None and not missing:
+            return Once("rest", spelled)
+        if later is not None and name and re.search(rf"=\s*{re.escape(name)}\b", lines[later]):
+            moves = re.compile(rf"^\s*{re.escape(name)} = {re.escape(name)}\.(?:to|cuda)\(")
+            moved = any(moves.search(text) for text in lines[end:later])
+            return Once("body", spelled, name if moved else "")
+    return Once()
+
+
+def _asked(test: ast.expr) -> tuple[ast.expr, str, bool] | None:
+    """Where a test looks for a stored value, how such a store is written, and whether the test is for its absence."""
+    negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
+    call = test.operand if isinstance(test, ast.UnaryOp) else test
+    if (
+        isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Name)
+        and call.func.id == "hasattr"
+        and len(call.args) == 2
+    ):
+        name = call.args[1]
+        if isinstance(name, ast.Constant) and isinstance(name.value, str):
+            return ast.Attribute(call.args[0], name.value, ast.Load()), _BOUND, negated
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1:
+        return None
+    op, right = test.ops[0], test.comparators[0]
+    if isinstance(op, (ast.Is, ast.IsNot)) and isinstance(right, ast.Constant) and right.value is None:
+        return test.left, _BOUND, isinstance(op, ast.Is)
+    if isinstance(op, (ast.In, ast.NotIn)):
+        return right, _ENTERED, isinstance(op, ast.NotIn)
+    return None
+
+
+def _looked_up(frame: Frame, name: ast.Name) -> tuple[ast.expr, str] | None:
+    """What `found = self.table.get(key)` and `found = self.table` look at, and how a store there is written."""
+    origin = frame.origins.get(name.id)
+    if isinstance(origin, ast.Call) and isinstance(origin.func, ast.Attribute) and origin.func.attr == "get":
+        return origin.func.value, _ENTERED
+    return (origin, _BOUND) if isinstance(origin, ast.Attribute) else None
+
+
+def _tells_key(frame: Frame, test: ast.expr, spelled: str) -> bool:
+    """True for what is asked beside whether a value is stored: for which key it was made, and what is always so here."""
+    if isinstance(test, ast.Compare):
+        sides = (ast.unparse(test.left), ast.unparse(test.comparators[0]))
+        return all(isinstance(op, (ast.Eq, ast.Is)) for op in test.ops) and any(
+            re.match(rf"{re.escape(spelled)}[.\[]", side) for side in sides
+        )
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return truth(frame.eval(test.operand)) is False
+    return isinstance(test, (ast.Name, ast.Call)) and truth(frame.eval(test)) is True
 
 
 def _stays(frame: Frame, place: ast.expr) -> bool:
@@ -68,7 +135,23 @@ def _stays(frame: Frame, place: ast.expr) -> bool:
     owners = [p for p in parts_of(frame.eval(place.value)) if isinstance(p, Instance)]
     if not owners or any(p.state.transient for p in owners):
         return False
-    return not any(frame.walker.classes.setters(p.definition, place.attr) - {frame.node.definition} for p in owners)
+    others = {m for p in owners for m in frame.walker.classes.setters(p.definition, place.attr)}
+    return not any(_sets(frame.walker, method, place.attr) for method in others - {frame.node.definition})
+
+
+def _sets(walker: Walker, method: FunctionDef, name: str) -> bool:
+    """True where a method, which the text of its lines makes a candidate, does set an attribute of that name."""
+    try:
+        body = method.shape(walker.text(method.file)).body
+    except (SyntaxError, ValueError, RecursionError):
+        return True
+    for statement in body:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Attribute) and node.attr == name and not isinstance(node.ctx, ast.Load):
+                return True
+            if isinstance(node, ast.Call) and any(isinstance(a, ast.Constant) and a.value == name for a in node.args):
+                return True  # `setattr`, `register_buffer` and their like
+    return False
 
 
 def _empties(statement: ast.stmt, spelled: str) -> bool:
@@ -76,3 +159,13 @@ def _empties(statement: ast.stmt, spelled: str) -> bool:
     if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Constant):
         return False
     return statement.value.value is None and any(ast.unparse(target) == spelled for target in statement.targets)
+
+
+def moved_already(value: Value) -> Value:
+    """What was made on the CPU at the first call and moved before it was stored: later calls find it moved."""
+    return join_all(
+        [
+            p.with_(confidence=LOW) if isinstance(p, Tensor) and p.device in ("cpu", "pinned") else p
+            for p in parts_of(value)
+        ]
+    )

@@ -88,7 +88,10 @@ class TorchCalls(TorchResults, HostCopies):
         elif name in tables.filling_functions:
             self.read_fill(name.rpartition(".")[2], args, node)
         elif name == "torch.nn.functional.interpolate":
-            self.read_sizes([v for v in (args.get(1, "size"), args.get(2, "scale_factor")) if v is not None], node)
+            for at, named in ((1, "size"), (2, "scale_factor")):
+                size = args.get(at, named)
+                if size is not None:
+                    self.read_sizes([size], node, places=[_argument(node, at, named)])
         elif name == "torch._foreach_copy_" and len(args.positional) > 1:
             to, source = (self.element_of(value, node) for value in args.positional[:2])
             if isinstance(to, Tensor):
@@ -244,7 +247,7 @@ class TorchCalls(TorchResults, HostCopies):
             if value is None:
                 return UNKNOWN
             if name in tables.sized_methods:
-                self.read_sizes(args.positional, node)
+                self.read_sizes([integral(v) for v in args.positional], node)
                 if name in ("view", "reshape") and args.star is None:
                     sizes = args.positional
                     first = sizes[0] if sizes else NONE
@@ -302,7 +305,7 @@ class TorchCalls(TorchResults, HostCopies):
     def tensor_item(self: Frame, base: Tensor, key: Value, node: ast.Subscript) -> Value:
         """`tensor[key]`."""
         for bound in slice_bounds(node.slice):
-            self.read_host(self.eval(bound), bound, "index")
+            self.read_host(integral(self.eval(bound)), bound, "index")
         if base.device == "cuda":
             self.note_index(base, node)
         rank: int | None = None
@@ -323,7 +326,7 @@ class TorchCalls(TorchResults, HostCopies):
 
     def tensor_store(self: Frame, base: Tensor, key: Value, value: Value, target: ast.Subscript) -> None:
         for bound in slice_bounds(target.slice):
-            self.read_host(self.eval(bound), bound, "index")
+            self.read_host(integral(self.eval(bound)), bound, "index")
         if base.device == "cuda":
             self.note_store(base, key, value, target)
         elif base.device in ("cpu", "pinned") and base.confidence == HIGH:
@@ -385,7 +388,9 @@ class TorchCalls(TorchResults, HostCopies):
                     self.read_host(args.positional[0], node, name.rpartition(".")[2])
             result = self.result(entry.returns, name, args, node)
             if isinstance(result, Tensor) and not result.device:
-                return result.with_(device="cuda")
+                result = result.with_(device="cuda")
+            if isinstance(result, Tensor) and name in self.tables.weighted and self.region.captured:
+                return result.with_(confidence=max(result.confidence, MEDIUM)) if result.device == "cuda" else result
             return result
         if name == "torch.nn.Module":
             return Tensor("cuda", None, "", MEDIUM) if self._tensor_arguments(args) else UNKNOWN
@@ -446,6 +451,23 @@ def _rank_under(rank: int, index: ast.expr, frame: Frame) -> int | None:
         else:
             return None
     return min(rank, 0)
+
+
+def _argument(call: Any, position: int, name: str) -> Any:
+    """Where an argument is written, at its position or under its name; the call where that cannot be seen."""
+    if not isinstance(call, ast.Call):
+        return call
+    named = next((k.value for k in call.keywords if k.arg == name), call)
+    return call.args[position] if len(call.args) > position else named
+
+
+def integral(value: Value) -> Value:
+    """A value where PyTorch takes integers only: of a floating-point tensor that is an error in any code, not a wait."""
+    if not any(isinstance(p, Tensor) and p.dtype == "f" for p in parts_of(value)):
+        return value
+    return join_all(
+        [p.with_(confidence=LOW) if isinstance(p, Tensor) and p.dtype == "f" else p for p in parts_of(value)]
+    )
 
 
 def slice_bounds(node: ast.expr) -> list[ast.expr]:

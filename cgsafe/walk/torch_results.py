@@ -230,9 +230,12 @@ class TorchResults:
             device = "pinned"
         return Tensor(device, rank, dtype, confidence)
 
-    def read_sizes(self: Frame, values: list[Value], node: Any, how: str = "index") -> None:
+    def read_sizes(
+        self: Frame, values: list[Value], node: Any, how: str = "index", places: list[Any] | None = None
+    ) -> None:
         """Sizes, bounds and fill values are Python numbers: a device tensor in their place is read."""
         written = node.args if isinstance(node, ast.Call) and len(node.args) >= len(values) else []
+        written = places if places is not None else written
         for number, value in enumerate(values):
             place = written[number] if written and not isinstance(written[number], ast.Starred) else node
             for part in parts_of(value):
