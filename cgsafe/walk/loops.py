@@ -102,13 +102,18 @@ def _are_names(items: tuple[Value, ...]) -> bool:
 
 
 def _stores_by(node: ast.For) -> bool:
-    """`for name in (...): table[name] = ...`, with a body that always runs to its end."""
+    """`for name in (...): table[name] = narrowed(table[name])`, with a body that always runs to its end."""
     if node.orelse or not isinstance(node.target, ast.Name):
         return False
     found = False
     for inner in (n for statement in node.body for n in ast.walk(statement)):
         if isinstance(inner, (ast.Break, ast.Continue, ast.Return, ast.For, ast.While, ast.Yield, ast.Await)):
             return False
-        if isinstance(inner, ast.Subscript) and isinstance(inner.ctx, ast.Store):
-            found = found or (isinstance(inner.slice, ast.Name) and inner.slice.id == node.target.id)
+        if isinstance(inner, ast.Assign) and isinstance(inner.targets[0], ast.Subscript):
+            item = inner.targets[0]
+            if isinstance(item.slice, ast.Name) and item.slice.id == node.target.id:
+                own = ast.unparse(item)
+                found = found or any(
+                    isinstance(n, ast.Subscript) and ast.unparse(n) == own for n in ast.walk(inner.value)
+                )
     return found
