@@ -16,7 +16,7 @@ from typing import Any
 
 from cgsafe.knowledge import FOLDER, load
 
-ANSWERS = (True, False, "captured", "traced", "either", "unknown")
+ANSWERS = (True, False, "captured", "traced", "either", "unknown", "usually", "seldom")
 KINDS = (
     "tensor",
     "tensor:int",
@@ -31,6 +31,8 @@ KINDS = (
     "list",
     "tuple",
     "object",
+    "none",
+    "maybe-tensor",
 )
 
 
@@ -98,6 +100,7 @@ SCHEMA: dict[str, dict[str, Reader]] = {
         **dict.fromkeys(
             (
                 "captured",
+                "captured_modules",
                 "compiled",
                 "hot_path",
                 "module_bases",
@@ -111,7 +114,7 @@ SCHEMA: dict[str, dict[str, Reader]] = {
         ),
         "needs": _pairs,
     },
-    "functions": dict.fromkeys(("host_setup", "warm_up", "current_stream", "eager"), _names),
+    "functions": dict.fromkeys(("host_setup", "warm_up", "current_stream", "eager", "loading"), _names),
     "decorators": dict.fromkeys(
         ("compiled_classes", "eager_breaks", "eager_break_names", "kernels", "autotuners", "transparent"), _names
     ),
@@ -123,7 +126,7 @@ SCHEMA: dict[str, dict[str, Reader]] = {
     "tensor_names": {"mask_suffixes": _names},
     "guards": {"external": _answers, "in_classes": _answers_in, "named": _answers},
     "idioms": {"current_stream": _idiom},
-    "doubts": {"arguments": _names, "attributes": _names, "dtypes": _names, "switches": _names},
+    "doubts": dict.fromkeys(("arguments", "attributes", "dtypes", "given", "switches"), _names),
     "libraries": {"waits": _names},
 }
 FREE: dict[str, Reader] = {"names": _kinds}  # sections whose keys are the names themselves

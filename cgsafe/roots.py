@@ -44,6 +44,7 @@ class Start:
     lacks: frozenset[str] = frozenset()  # class attributes that are false there: see `roots.needs` of the knowledge
     warmed: bool = False  # by profile, the very call is made before the capture
     module: ClassDef | None = None  # whose forward counts as captured
+    guess: str = ""  # why it is a guess that this is captured at all
 
 
 @dataclass(frozen=True)
@@ -276,8 +277,17 @@ def start_module(walker: Walker, candidate: Candidate) -> Start | None:
     node = Node(function, where, (), None)
     frame = _entry_frame(walker, node, file)
     frame.call_value(method, args.drop_first(), _Anchor(line))
-    warmed = walker.by_package.of(file.module).warmed(file.module)
-    return Start(root, node, False, lacks=_lacks(walker, definition), warmed=warmed, module=definition)
+    tables = walker.by_package.of(file.module)
+    known = tables.known_to_be_captured(file.module)
+    return Start(
+        root,
+        node,
+        False,
+        lacks=_lacks(walker, definition),
+        warmed=tables.warmed(file.module),
+        module=definition,
+        guess="" if known else f"`{file.module}` is none of the modules that its framework is known to capture",
+    )
 
 
 def _lacks(walker: Walker, definition: ClassDef) -> frozenset[str]:
@@ -443,7 +453,7 @@ def explicit_starts(walker: Walker) -> list[Start]:
         if path in walker.project.files and REGISTERS in walker.file_text(walker.project.files[path]):
             warm.add(REGISTERS)
         root = Root(kind, reason, path, line, function)
-        starts.append(Start(root, body, True, frozenset(warm), _given(walker, body)))
+        starts.append(Start(root, body, True, frozenset(warm), _given(walker, body), warmed=_warmed(walker, path)))
     for place, callee, args in walker.graphed_callables.values():
         start = _graphed_start(walker, place, callee, args)
         if start is not None:
@@ -453,6 +463,12 @@ def explicit_starts(walker: Walker) -> list[Start]:
         if start is not None:
             starts.append(start)
     return starts
+
+
+def _warmed(walker: Walker, path: str) -> bool:
+    """True where a profile says that whoever captures in a file runs the same before."""
+    file = walker.project.files.get(path)
+    return file is not None and walker.by_package.of(file.module).warmed(file.module)
 
 
 def _given(walker: Walker, body: Node) -> frozenset[Any]:

@@ -125,11 +125,13 @@ def _from_root(start: Start, judge: Judge, reaches: Reaches, owners: Owners) -> 
             for rule, hit in judge.rules.judge(event):
                 _add(best, start, node, parents, event, rule, hit)
     if start.module is not None and any(reach.confidence > Confidence.LOW for reach in best.values()):
-        eager = owners.run_eagerly(start.module)
-        if eager:
+        guess = start.guess
+        if not guess and (eager := owners.run_eagerly(start.module)):
+            guess = f"{eager} seems to run `{start.module.name}`, outside of graphs"
+        if guess:
             for reach in best.values():
                 reach.confidence = int(Confidence.LOW)
-                reach.message += f"; {eager} seems to run `{start.module.name}`, outside of graphs"
+                reach.message += f"; {guess}"
     for spot, reach in best.items():
         add(reaches, spot, reach)
 

@@ -45,7 +45,7 @@ MODEL = """
 
 
     class Model(nn.Module):
-        def forward(self, x: torch.Tensor, inputs: Inputs):
+        def forward(self, x: torch.Tensor, inputs: Inputs, more: torch.Tensor | None = None):
             {body}
             return x
 
@@ -110,6 +110,29 @@ ENCODER = ("CG102", "Encoder.forward")
         ("x.item()  # quick: my-sync-ok", "[profile.contexts]\ncomments = ['my-sync-ok']", 1, 0),
         ("x.item()  # gpu-sync-ok: once", "", 0, 0),
         ("if x.dtype == torch.float8_e5m2: x.item()", "[profile.doubts]\ndtypes = ['torch.float8_e5m2']", 1, 0),
+        ("if inside_graph(): x.item()", "[profile.guards.in_classes]\n'Mod*' = { inside_graph = 'seldom' }", 1, 0),
+        ("if not inside_graph(): x.item()", "[profile.guards.in_classes]\n'Mod*' = { inside_graph = 'seldom' }", 1, 1),
+        ("if not inside_graph(): x.item()", "[profile.guards.in_classes]\n'Mod*' = { inside_graph = 'usually' }", 1, 0),
+        ("if inside_graph(): x.item()", "[profile.guards.in_classes]\n'Mod*' = { inside_graph = 'usually' }", 1, 1),
+        (
+            "if x.any() or inside_graph(): x.item()",
+            "[profile.guards.in_classes]\n'M*' = { inside_graph = 'seldom' }",
+            2,
+            2,
+        ),
+        ("if more is None: x.item()", "[profile.doubts]\ngiven = ['more']", 1, 0),
+        ("if more is not None: x.item()", "[profile.doubts]\ngiven = ['more']", 1, 1),
+        ("if more is None: x.item()", "[profile.doubts]\ngiven = ['x']", 1, 1),
+        ("if inputs.mirror is None: x.item()", "[profile.objects.fields.Inputs]\nmirror = 'list'", 1, 0),
+        ("if inputs.mirror is not None: x.item()", "[profile.objects.fields.Inputs]\nmirror = 'none'", 1, 0),
+        ("for one in inputs.mirror: x.item()", "[profile.objects.fields.Inputs]\nmirror = 'none'", 1, 0),
+        ("for _, one in enumerate(inputs.mirror): x.item()", "[profile.objects.fields.Inputs]\nmirror = 'none'", 1, 0),
+        # A tensor that only special captures have is a guess; what is done where there is none is not.
+        ("inputs.mirror.tolist()", "[profile.objects.fields.Inputs]\nmirror = 'tensor:int'", 0, 1),
+        ("inputs.mirror.tolist()", "[profile.objects.fields.Inputs]\nmirror = 'maybe-tensor'", 0, 0),
+        ("if inputs.mirror is None: x.item()", "[profile.objects.fields.Inputs]\nmirror = 'maybe-tensor'", 1, 1),
+        ("x.item()", "[profile.roots]\ncaptured_modules = ['other', 'engine.*']", 1, 0),
+        ("x.item()", "[profile.roots]\ncaptured_modules = ['other', 'mod*']", 1, 1),
     ],
 )
 def test_what_a_project_adds_counts(write, body, profile, without, with_):
@@ -276,11 +299,22 @@ WARMED = "[profile.roots]\nwarmed = ['model']"
             0,
         ),
         ("if 1 in KEPT: return KEPT[1]\n            KEPT[1] = x.sum().item()", 0),
+        ("if hasattr(self, 'kept'): return x\n            setattr(self, 'kept', x.sum().item())", 0),
+        ("if hasattr(self, 'kept'): return x\n            object.__setattr__(self, 'kept', x.sum().item())", 0),
+        # Grown to the size that the call needs.
+        ("if self.room < x.shape[0]: self.room = x.sum().item()", 0),
+        (
+            "have = KEPT.get(1)\n            room = 0 if have is None else have\n            if room < 4: KEPT[1] = x.sum().item()",
+            0,
+        ),
         # Nothing is kept, or not what was looked for: the capture makes it again.
         ("if self.kept is None: x.sum().item()", 1),
         ("if self.kept is None: self.other = x.sum().item()", 1),
         ("found = KEPT.get(1)\n            if found is not None: return found\n            x.sum().item()", 1),
         ("if self.kept is not None: self.kept = x.sum().item()", 1),
+        ("if hasattr(self, 'kept'): return x\n            setattr(self, 'other', x.sum().item())", 1),
+        ("if self.room < x.shape[0]: self.other = x.sum().item()", 1),
+        ("room = x.shape[0]\n            table = {}\n            if room < 4: table[room] = x.sum().item()", 1),
     ],
 )
 def test_what_a_first_call_keeps_is_made_before_the_captures_of_frameworks_that_run_it_first(write, body, warmed):
@@ -311,3 +345,86 @@ def test_what_is_compiled_or_cached_is_so_before_the_captures_of_such_frameworks
         write({"model.py": model, "cgsafe.toml": profile})
         report = engine.check(["model.py"], merge(load(), jobs=1, cache=False), rules)
         assert bool([f for f in report.findings if decorator != "@torch.compile" or f.code == "CG301"]) == bool(count)
+
+
+def test_a_capture_in_a_module_that_runs_first_finds_made_what_a_first_call_keeps(write):
+    runner = """
+        import torch
+
+        ROOM = {}
+
+        def buffers(x: torch.Tensor):
+            if ROOM.get(x.shape[0]) is None:
+                ROOM[x.shape[0]] = x.sum().item()
+            return x
+
+        def record(x: torch.Tensor, graph, stream):
+            with torch.cuda.graph(graph, stream=stream):
+                return buffers(x), x.max().item()
+    """
+    rules, _ = load_rules()
+    found = []
+    for profile in ("", WARMED.replace("model", "runner")):
+        write({"runner.py": runner, "cgsafe.toml": profile})
+        report = engine.check(["runner.py"], merge(load(), jobs=1, cache=False), rules)
+        found.append([f.line for f in report.findings if f.code == "CG102"])
+    assert found == [[7, 12], [12]]
+
+
+LOADED = """
+    import torch
+    from torch import nn
+
+
+    class Scale:
+        pass
+
+
+    class Layer(nn.Module):
+        def __init__(self, chosen):
+            super().__init__()
+            self.scale = None
+            self.shift = None
+            self.other = None
+            if chosen:
+                self.other = Scale()
+
+        def prepare_weights(self):
+            self._bind()
+            self.shift = Scale()
+
+        def unload_weights(self):
+            pass
+
+        def _bind(self):
+            self.scale = Scale()
+
+        def drop(self):
+            self.scale = None
+
+        def forward(self, x: torch.Tensor):
+            if self.scale is None:
+                x = x / x.max().item()
+            if self.shift is None:
+                x = x - x.min().item()
+            if self.other is None:
+                x = x - x.mean().item()
+            return x
+"""
+
+
+@pytest.mark.parametrize(
+    ("loading", "lines"),
+    [
+        ("[]", [33, 35, 37]),
+        ("['prepare_*']", [37]),  # what only the constructor sets may stay None
+        ("['_bind']", [35, 37]),
+        ("['prepare_*', 'drop']", [33, 37]),  # loading may clear it
+        ("['unload_weights']", [33, 35, 37]),
+    ],
+)
+def test_what_loading_fills_is_there_when_a_graph_is_captured(write, loading, lines):
+    write({"model.py": LOADED, "cgsafe.toml": f"[profile.functions]\nloading = {loading}"})
+    rules, _ = load_rules()
+    report = engine.check(["model.py"], merge(load(), jobs=1, cache=False), rules)
+    assert [f.line for f in report.findings] == lines

@@ -356,7 +356,7 @@ def test_calls(check, program):
 
 
 def test_many_arguments_through_a_generator_stay_apart(check):
-    names = [f"a{i}" for i in range(12)]
+    names = [f"a{i}" for i in range(20)]
     program = f"""
         import functools
 
@@ -376,6 +376,6 @@ def test_many_arguments_through_a_generator_stay_apart(check):
 
         class M(nn.Module):
             def forward(self, x: torch.Tensor, n: int, fused: bool):
-                return run({", ".join(["x"] * 6 + ["n"] * 6)}, fused)
+                return run({", ".join(["x"] * 10 + ["n"] * 10)}, fused)
         """
     verify(check, {"model.py": TORCH + "\n" + textwrap.dedent(program)})

@@ -11,6 +11,53 @@ from expectations import TORCH, cases, verify
 HEAD = TORCH + "from dataclasses import dataclass, field\nfrom typing import NamedTuple, Optional\n\n"
 
 PROGRAMS = {
+    "items stored under known names": """
+        EXTRA = ("scale", "shift")
+
+        def narrowed(x, **kwargs):
+            for name in ("rope", *EXTRA):
+                if kwargs.get(name) is not None:
+                    kwargs[name] = kwargs[name][:2]
+            if kwargs.get("flag"):
+                return x
+            if kwargs.get("scale"):  # expect: CG101
+                return -x
+            return x if kwargs.get("shift") else -x
+
+        class M(nn.Module):
+            def forward(self, x: torch.Tensor, scale: torch.Tensor):
+                return narrowed(x, scale=scale)
+        """,
+    "items stored under unknown names": """
+        class M(nn.Module):
+            def forward(self, x: torch.Tensor, names: list[str]):
+                kept = {}
+                for name in names:
+                    kept[name] = x
+                return 1 if kept["flag"] else 2  # expect: CG101
+        """,
+    "names for what an annotation says": """
+        from typing import Tuple, Union
+
+        Bounds = Tuple[Tuple[int, int], ...]
+        Maybe = Union[torch.Tensor, None]
+
+        @dataclass
+        class Layout:
+            bounds: Bounds
+            lengths: Maybe
+
+        def sliced(x, lengths, *, bounds: Optional[Bounds] = None):
+            if bounds is None:
+                return lengths.tolist()
+            return [x[start:end] for start, end in bounds]
+
+        class M(nn.Module):
+            def forward(self, x: torch.Tensor, layout: Layout):
+                if layout.lengths is not None:
+                    layout.lengths.tolist()  # expect: CG102
+                return sliced(x, layout.lengths, bounds=layout.bounds)
+        """,
     "dataclass": """
         @dataclass
         class Batch:

@@ -197,12 +197,36 @@ class _Reader:
         return None
 
     def named(self, node: ast.expr) -> Value:
+        if isinstance(node, ast.Name):
+            alias = self.alias(node.id)
+            if alias is not None:
+                return alias
         value = self.resolve(node)
         if isinstance(value, Ext):
             return self.external(value.name)
         if isinstance(value, Class):
             return self.walker.classes.any_of(value.definition)
         return UNKNOWN
+
+    def alias(self, name: str) -> Value | None:
+        """What a name stands for that its module binds once, as in `Bounds = tuple[int, ...]`; None for other names."""
+        entity = self.walker.project.resolve(self.file, name)
+        file = entity.file if entity is not None and entity.kind not in ("class", "function") else None
+        spans = file.index["names"].get(entity.name, ()) if entity is not None and file is not None else ()
+        if file is None or len(spans) != 1:
+            return None
+        try:
+            body, _ = self.walker.text(file).parse(*spans[0])
+        except (SyntaxError, ValueError):
+            return None
+        value = getattr(body[0], "value", None) if len(body) == 1 else None
+        if not isinstance(value, (ast.Subscript, ast.BinOp)):
+            return None
+        before, self.file = self.file, file
+        try:
+            return self.read(value)
+        finally:
+            self.file = before
 
     def external(self, name: str) -> Value:
         dtype = _TENSORS.get(name)

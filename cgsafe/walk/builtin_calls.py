@@ -201,6 +201,8 @@ def _zip(frame: Frame, args: Arguments, node: Any) -> Value:
 
 def _enumerate(frame: Frame, args: Arguments, node: Any) -> Value:
     value = _first(args)
+    if value is NONE:
+        return value  # it raises: nothing is run through
     if isinstance(value, Seq) and value.items is not None and len(value.items) <= 8:
         return Seq("list", tuple(Seq("tuple", (INT, item)) for item in value.items))
     return Seq("list", None, Seq("tuple", (INT, frame.element_of(value, node))))

@@ -10,7 +10,7 @@ from cgsafe.values import STR, Const, Dict, Seq, Value
 if TYPE_CHECKING:
     from cgsafe.walk.frame import Frame
 
-MAX_ITEMS = 16  # of a sequence that is run item by item: about as many as a call passes on as `*args`
+MAX_ITEMS = 24  # of a sequence that is run item by item: about as many as a call passes on as `*args`
 
 
 class Comprehensions:

@@ -33,6 +33,7 @@ from cgsafe.values import (
     parts_of,
     truth,
 )
+from cgsafe.walk import loading
 
 if TYPE_CHECKING:
     from cgsafe.walk.frame import Frame
@@ -86,11 +87,22 @@ class Conditions:
             return outcome, when_true + more_true, when_false + more_false
         value = self.eval(node)
         self.test(value, node, form, owner)
+        if kind is ast.Call and (case := self._special_case(node)) is not None:  # type: ignore[arg-type]
+            doubt: Refinements = [(DOUBT, Const(f"only where `{ast.unparse(node)}` is {'true' if case else 'false'}"))]
+            return truth(value), (doubt if case else []), ([] if case else doubt)
         if kind is ast.Name and (origin := self._answered(node)) is not None:  # type: ignore[arg-type]
             _, when_true, when_false = self.condition(origin, form, owner)
             outcome, more_true, more_false = self.narrow_truth(node, value)
             return outcome, when_true + more_true, when_false + more_false
         return self.narrow_truth(node, value)
+
+    def _special_case(self: Frame, node: ast.Call) -> bool | None:
+        """The answer that a predicate has in special set-ups only, by profile."""
+        function, definition = node.func, self.node.definition
+        name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+        if name not in self.tables.class_guards or definition is None or definition.cls is None:
+            return None
+        return self.tables.special_case(definition.cls.name, name, self.region)
 
     def _answered(self: Frame, name: ast.Name) -> ast.expr | None:
         """The question behind `given = isinstance(x, Tensor)` or `given = x is not None`, while `x` is as it was."""
@@ -186,6 +198,10 @@ class Conditions:
         path = dotted_path(target)
         when_true: Refinements = []
         when_false: Refinements = []
+        if path is not None and outcome is not None and right is NONE and self.is_given(target):
+            kept = [p for p in parts_of(left) if p is not NONE]
+            given = [(path, join_all(kept) if kept else UNKNOWN)]
+            return (True, given, []) if outcome else (False, [], given)
         if path is not None and outcome is None:
             if isinstance(op, (ast.Is, ast.IsNot)) and right is NONE:
                 kept = [p for p in parts_of(left) if p is not NONE]
@@ -193,6 +209,8 @@ class Conditions:
                 when_true, when_false = [(path, NONE)], [(path, not_none)]
                 if path in self.tables.doubted_arguments and not self.region.explicit:
                     when_false.append((DOUBT, Const(f"only where `{path}` is given")))
+                if not self.region.explicit and loading.filled(self, target):
+                    when_true.append((DOUBT, Const(f"only where loading did not fill `{path}`")))
                 if isinstance(op, ast.IsNot):
                     when_true, when_false = when_false, when_true
             elif isinstance(op, (ast.Eq, ast.NotEq)) and isinstance(right, Const):
@@ -228,6 +246,14 @@ class Conditions:
             if isinstance(right, Const) and right.value.__class__ is int:
                 self._rank_refinements(node, op, right.value, when_true, when_false)
         return outcome, when_true, when_false
+
+    def is_given(self: Frame, node: ast.expr) -> bool:
+        """True for what is never None in what is captured, by profile."""
+        from cgsafe.walk.frame import dotted_path
+
+        if not self.tables.given_arguments or not self.region.captured or self.region.explicit:
+            return False
+        return dotted_path(node) in self.tables.given_arguments
 
     def _rank_refinements(
         self: Frame, node: ast.Compare, op: ast.cmpop, rank: int, when_true: Refinements, when_false: Refinements

@@ -130,6 +130,10 @@ def value_of_kind(kind: str) -> Value:
         return Tensor("cuda", 1, dtype, MEDIUM)
     if kind in ("list", "tuple"):
         return Seq(kind, None, UNKNOWN)
+    if kind == "none":
+        return NONE
+    if kind == "maybe-tensor":
+        return join(NONE, Tensor("cuda", 1, "", LOW))
     return Host(kind)
 
 

@@ -100,8 +100,10 @@ class Facts:
         self.current_streams = frozenset(functions["current_stream"])
         self.eager = frozenset(name for name in functions["eager"] if "." not in name)
         self.eager_places = tuple(name for name in functions["eager"] if "." in name)
+        self.loading = tuple(functions["loading"])
         self._placed: dict[Any, bool] = {}
         self._warmed = tuple(roots["warmed"])
+        self._captured_modules = tuple(roots["captured_modules"])
         self.warms = bool(self._warmed)
         self.compiled_classes = frozenset(decorators["compiled_classes"])
         self.eager_breaks = frozenset(decorators["eager_breaks"])
@@ -138,6 +140,7 @@ class Facts:
         self.switches = tuple(profile["doubts"]["switches"])
         self.doubted_flags = frozenset(profile["doubts"]["attributes"])
         self.doubted_arguments = frozenset(profile["doubts"]["arguments"])
+        self.given_arguments = frozenset(profile["doubts"]["given"])
 
     # -- names -----------------------------------------------------------------------------------------------------
 
@@ -299,6 +302,10 @@ class Facts:
         """True where a framework runs what it captures before, with the very arguments of the capture."""
         return bool(self._warmed) and matches(module, self._warmed)
 
+    def known_to_be_captured(self, module: str) -> bool:
+        """False where a framework says which modules it captures, and this is none of them."""
+        return not self._captured_modules or matches(module, self._captured_modules)
+
     def not_captured_by(self, module: str, cls: str) -> str:
         """Which habit of a framework says that the forward of a class runs outside of captures; "" where none does."""
         for kind, name, patterns in (
@@ -319,6 +326,13 @@ class Facts:
         """The answer of a predicate of which only the bare name is known."""
         answer = self._named_guards.get(name)
         return None if answer is None else self._answer(answer, region)
+
+    def special_case(self, cls: str, name: str, region: Region) -> bool | None:
+        """The answer of a predicate in special set-ups only, in the methods of a class; None where it has no such answer."""
+        if not region.captured or region.explicit or region.hot:
+            return None
+        given = next((a[name] for p, a in self._class_guards.items() if name in a and matches(cls, (p,))), None)
+        return {"seldom": True, "usually": False}.get(given) if isinstance(given, str) else None
 
     def answer_in(self, cls: str, name: str, region: Region) -> Value | None:
         """The answer of a predicate under capture in the methods of a class, by patterns of its name."""

@@ -421,7 +421,7 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
 
     def doubt_of(self, node: ast.If) -> str:
         """Why the body of a condition may not be what a capture runs."""
-        if self.tables.warms and fills(node):
+        if self.tables.warms and fills(node, self.origins, self.shape.locals if self.shape is not None else ()):
             return REMEMBERED
         if (
             self.tables.switches

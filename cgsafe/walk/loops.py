@@ -6,7 +6,8 @@ import ast
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from cgsafe.values import Seq, Value
+from cgsafe.values import NONE, Const, Seq, Value
+from cgsafe.walk.comprehensions import MAX_ITEMS
 
 if TYPE_CHECKING:
     from cgsafe.walk.frame import Env, Frame
@@ -19,8 +20,15 @@ class Loops:
 
     def do_for(self: Frame, node: ast.For) -> bool:
         iterable = self.eval(node.iter)
+        if isinstance(iterable, Seq) and iterable.items and _stores_by(node) and _are_names(iterable.items):
+            # Which keys are set matters: any other would stay as it is.
+            for item in iterable.items:
+                self.assign(node.target, item)
+                if not self.block(node.body):
+                    return False
+            return True
         element = self.element_of(iterable, node.iter)
-        known_empty = isinstance(iterable, Seq) and iterable.items == ()
+        known_empty = iterable is NONE or (isinstance(iterable, Seq) and iterable.items == ())
         return self._loop(node, lambda: self.assign(node.target, element), None, known_empty)
 
     def do_while(self: Frame, node: ast.While) -> bool:
@@ -87,3 +95,25 @@ class Loops:
         if self.loops:
             self.loops[-1][1].append(self.env)
         return False
+
+
+def _are_names(items: tuple[Value, ...]) -> bool:
+    return len(items) <= MAX_ITEMS and all(isinstance(i, Const) and isinstance(i.value, str) for i in items)
+
+
+def _stores_by(node: ast.For) -> bool:
+    """`for name in (...): table[name] = narrowed(table[name])`, with a body that always runs to its end."""
+    if node.orelse or not isinstance(node.target, ast.Name):
+        return False
+    found = False
+    for inner in (n for statement in node.body for n in ast.walk(statement)):
+        if isinstance(inner, (ast.Break, ast.Continue, ast.Return, ast.For, ast.While, ast.Yield, ast.Await)):
+            return False
+        if isinstance(inner, ast.Assign) and isinstance(inner.targets[0], ast.Subscript):
+            item = inner.targets[0]
+            if isinstance(item.slice, ast.Name) and item.slice.id == node.target.id:
+                own = ast.unparse(item)
+                found = found or any(
+                    isinstance(n, ast.Subscript) and ast.unparse(n) == own for n in ast.walk(inner.value)
+                )
+    return found

@@ -7,6 +7,7 @@ the capture, the capture finds it made. What only runs where a switch for debugg
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection
 from typing import Any
 
 from cgsafe.events import Region, varied
@@ -17,8 +18,11 @@ DEBUGGED = "only where a switch for debugging is on"
 
 
 def doubted(where: Region, why: str) -> Region:
-    """The region of code that a capture which counts as one by convention most likely does not run."""
-    if not where.captured or where.explicit or where.hot or where.doubt:
+    """The region of code that a capture most likely does not run.
+
+    What switches for debugging do is settled where the code itself opens the capture; not what ran before it.
+    """
+    if not where.captured or (where.explicit and why != REMEMBERED) or where.hot or where.doubt:
         return where
     return varied(where, doubt=why)
 
@@ -34,11 +38,47 @@ def switched(test: ast.expr, switches: tuple[str, ...]) -> bool:
     return False
 
 
-def fills(node: ast.If) -> bool:
-    """`if self.table is None: ... self.table = ...` and its like: the body makes what the test found missing."""
+def fills(node: ast.If, origins: dict[str, ast.expr], local: Collection[str]) -> bool:
+    """`if self.table is None: ... self.table = ...` and its like: the body makes what the test found missing, or too small.
+
+    `local` are the names of the function itself, `origins` the expressions that they come from.
+    """
     tests = node.test.values if isinstance(node.test, ast.BoolOp) else [node.test]
     missing = next((m for m in map(_missing, tests) if m is not None), None)
-    return missing is not None and any(_keeps(statement, missing) for statement in node.body)
+    if missing is not None and any(_keeps(statement, missing) for statement in node.body):
+        return True
+    measured = {path for test in tests if _is_order(test) for path in _looked_at(test, origins, local, 3)}
+    return any(_sets(statement, measured) for statement in node.body) if measured else False
+
+
+def _is_order(test: ast.expr) -> bool:
+    return isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Lt, ast.LtE, ast.Gt, ast.GtE))
+
+
+def _looked_at(node: ast.AST, origins: dict[str, ast.expr], local: Collection[str], depth: int) -> set[str]:
+    """The attributes, and the tables that lie in a module or an object, which an expression looks at."""
+    found: set[str] = set()
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Attribute):
+            path = _path(inner)
+            found |= {path} if path is not None else set()
+        elif isinstance(inner, ast.Name):
+            origin = origins.get(inner.id)
+            if origin is not None and depth:
+                found |= _looked_at(origin, origins, local, depth - 1)
+            elif inner.id not in local:
+                found.add(inner.id)
+    return found
+
+
+def _sets(statement: ast.stmt, paths: set[str]) -> bool:
+    """True where a statement sets one of these attributes, or an item of one of these tables."""
+    for inner in ast.walk(statement):
+        if isinstance(inner, ast.Attribute) and isinstance(inner.ctx, ast.Store) and _path(inner) in paths:
+            return True
+        if isinstance(inner, ast.Subscript) and isinstance(inner.ctx, ast.Store) and _path(inner.value) in paths:
+            return True
+    return False
 
 
 def finds(node: ast.If, body: list[Any]) -> bool:
@@ -97,9 +137,20 @@ def _attribute_of(call: ast.Call) -> str | None:
     return None
 
 
+def _set_by_name(call: ast.Call) -> str | None:
+    """The attribute that `setattr(owner, "name", value)` or `object.__setattr__(owner, "name", value)` sets."""
+    if _path(call.func) not in ("setattr", "object.__setattr__") or len(call.args) != 3:
+        return None
+    owner, name = _path(call.args[0]), call.args[1]
+    given = isinstance(name, ast.Constant) and isinstance(name.value, str)
+    return f"{owner}.{name.value}" if owner is not None and given else None  # type: ignore[attr-defined]
+
+
 def _keeps(statement: ast.stmt, what: str) -> bool:
     """True where `what` is kept beyond the call: an attribute or a table is set, or a local name put into one."""
     for inner in ast.walk(statement):
+        if isinstance(inner, ast.Call) and _set_by_name(inner) == what:
+            return True
         if not isinstance(inner, (ast.Assign, ast.AnnAssign)):
             continue
         for target in inner.targets if isinstance(inner, ast.Assign) else [inner.target]:

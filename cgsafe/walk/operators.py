@@ -215,6 +215,8 @@ class Operators:
     def compare(self: Frame, op: ast.cmpop, left: Value, right: Value, node: ast.AST) -> Value:
         if isinstance(op, (ast.Is, ast.IsNot)):
             same = _is_same(left, right)
+            if same is None and right is NONE and isinstance(node, ast.Compare) and self.is_given(node.left):
+                same = False
             if same is None:
                 return BOOL
             return Const(same is isinstance(op, ast.Is))
