@@ -105,6 +105,7 @@ SCHEMA: dict[str, dict[str, Reader]] = {
                 "not_captured_classes",
                 "not_run",
                 "warmed",
+                "warmed_apart",
                 "host_only_folders",
             ),
             _names,

@@ -43,6 +43,7 @@ class Start:
     given: frozenset[Any] = frozenset()  # states of the objects, no modules, that the captured call gets as arguments
     lacks: frozenset[str] = frozenset()  # class attributes that are false there: see `roots.needs` of the knowledge
     warmed: bool = False  # by profile, the very call is made before the capture
+    warmed_apart: bool = False  # by profile, a run of the same shapes that is prepared apart comes before the capture
     module: ClassDef | None = None  # whose forward counts as captured
 
 
@@ -276,8 +277,10 @@ def start_module(walker: Walker, candidate: Candidate) -> Start | None:
     node = Node(function, where, (), None)
     frame = _entry_frame(walker, node, file)
     frame.call_value(method, args.drop_first(), _Anchor(line))
-    warmed = walker.by_package.of(file.module).warmed(file.module)
-    return Start(root, node, False, lacks=_lacks(walker, definition), warmed=warmed, module=definition)
+    tables = walker.by_package.of(file.module)
+    warmed, apart = tables.warmed(file.module), tables.warmed_apart(file.module)
+    lacks = _lacks(walker, definition)
+    return Start(root, node, False, lacks=lacks, warmed=warmed, warmed_apart=apart, module=definition)
 
 
 def _lacks(walker: Walker, definition: ClassDef) -> frozenset[str]:

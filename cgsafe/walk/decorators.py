@@ -48,7 +48,9 @@ def decorate(walker: Walker, definition: FunctionDef, scope: Node | None, value:
 
 
 # What a class decorator must contain to change what the class does.
-_CHANGES_CLASS = re.compile(r"\.(?:forward|__call__)\s*=(?!=)|\bsetattr\(|\bcompile\(|^\s*\w+\.\w+\s*=(?!=)", re.MULTILINE)
+_CHANGES_CLASS = re.compile(
+    r"\.(?:forward|__call__)\s*=(?!=)|\bsetattr\(|\bcompile\(|^\s*\w+\.\w+\s*=(?!=)", re.MULTILINE
+)
 
 
 def _changes_class(walker: Walker, decorator: Value) -> bool:

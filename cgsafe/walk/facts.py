@@ -102,6 +102,7 @@ class Facts:
         self._placed: dict[Any, bool] = {}
         self._warmed = tuple(roots["warmed"])
         self.warms = bool(self._warmed)
+        self._warmed_apart = tuple(roots["warmed_apart"])
         self.compiled_classes = frozenset(decorators["compiled_classes"])
         self.eager_breaks = frozenset(decorators["eager_breaks"])
         self._break_names = tuple(decorators["eager_break_names"])
@@ -297,6 +298,10 @@ class Facts:
     def warmed(self, module: str) -> bool:
         """True where a framework runs what it captures before, with the very arguments of the capture."""
         return bool(self._warmed) and matches(module, self._warmed)
+
+    def warmed_apart(self, module: str) -> bool:
+        """True where a framework runs what it captures before, in a run of the same shapes that is prepared apart."""
+        return bool(self._warmed_apart) and matches(module, self._warmed_apart)
 
     def not_captured_by(self, module: str, cls: str) -> str:
         """Which habit of a framework says that the forward of a class runs outside of captures; "" where none does."""

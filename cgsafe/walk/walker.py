@@ -145,6 +145,7 @@ class Walker:
         self.reached: set[ClassDef] = set()  # modules whose forward some walked code calls
         self.capture_bodies: dict[Any, Node] = {}  # (node, line of the `with`) -> what runs inside
         self.compile_sites: dict[Any, Any] = {}
+        self.taken_back: dict[Any, bool] = {}  # flags that only handlers of exceptions change: see walk.fallbacks
         self.capturing_compiles: dict[Any, Value] = {}  # torch.compile sites that record graphs of their own
         self.graphed_callables: dict[Any, tuple[Any, Value, Arguments]] = {}  # given to make_graphed_callables
         self.capturing_generators: set[FunctionDef] = set()  # context managers that yield inside a capture
