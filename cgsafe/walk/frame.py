@@ -30,8 +30,8 @@ from cgsafe.walk.annotations import annotation_in_file, annotation_value
 from cgsafe.walk.arguments import strengthen
 from cgsafe.walk.calls import Calls
 from cgsafe.walk.conditions import DOUBT, Conditions
-from cgsafe.walk.fallbacks import Fallbacks
 from cgsafe.walk.expressions import EXPRESSIONS, Expressions
+from cgsafe.walk.fallbacks import Fallbacks
 from cgsafe.walk.frozen import Frozen
 from cgsafe.walk.indexing import Indexing
 from cgsafe.walk.loops import Loops
