@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import copy
 import fnmatch
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
@@ -128,6 +129,8 @@ class Facts:
         host = profile["host_names"]
         self._host_ends = (tuple(host["suffixes"]), tuple(host["prefixes"]))
         self._names_host: dict[str, bool] = {}
+        self.declared_by: tuple[str, ...] = tuple(host["declared_by"])
+        self.declared: frozenset[str] = frozenset()  # names that the code around a module declares to be on the host
         self._numpy_ends = (tuple(host["numpy_suffixes"]), tuple(host["numpy_prefixes"]))
         self.stream_idiom = tuple(profile["idioms"]["current_stream"])
         self.mask_suffixes = tuple(profile["tensor_names"]["mask_suffixes"])
@@ -163,11 +166,20 @@ class Facts:
         """True where a name says that its value lives on the host."""
         found = self._names_host.get(name)
         if found is None:
-            # `is_cpu` asks for a place, and holds nothing.
-            asks = name.startswith(_PREDICATES) or name in self._named_guards
-            found = not asks and (name.endswith(self._host_ends[0]) or name.startswith(self._host_ends[1]))
+            if name.startswith(_PREDICATES) or name in self._named_guards:
+                found = False  # `is_cpu` asks for a place, and holds nothing
+            else:
+                ends, starts = self._host_ends
+                found = name in self.declared or name.endswith(ends) or name.startswith(starts)
             self._names_host[name] = found
         return found
+
+    def declaring(self, names: frozenset[str]) -> Facts:
+        """The same, where some names were declared to be on the host."""
+        other = copy.copy(self)
+        other.declared = names - self._names.keys()
+        other._names_host = {}
+        return other
 
     def convention(self, name: str) -> str | None:
         """What a bare name means: "tensor", "tensor:int", "cpu", "numpy", a host type, or None."""
@@ -408,6 +420,8 @@ class FactsByPackage:
         self._added = added
         self._special = special_packages(added)
         self._known: dict[str, Facts] = {}
+        self.declared: Callable[[str, tuple[str, ...]], frozenset[str]] | None = None  # by module and `declared_by`
+        self._declaring: dict[tuple[int, frozenset[str]], Facts] = {}
 
     def of(self, module: str) -> Facts:
         """What counts in a module, by its dotted name."""
@@ -415,6 +429,11 @@ class FactsByPackage:
         if found is None:
             package = module.partition(".")[0]
             found = facts(self._added, package) if package in self._special else self.general
+            if found.declared_by and self.declared is not None:
+                names = self.declared(module, found.declared_by)
+                if names:
+                    key = (id(found), names)
+                    found = self._declaring.get(key) or self._declaring.setdefault(key, found.declaring(names))
             self._known[module] = found
         return found
 
