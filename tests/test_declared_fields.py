@@ -85,3 +85,48 @@ def test_a_name_with_a_meaning_of_its_own_keeps_it(write):
     tower = TOWER.replace("grid_thw", "attention_mask")
     model = MODEL.format(name="feature_attention_mask", flag=KEPT)
     assert waits(write, {"tower.py": tower, "model.py": model})
+
+
+@pytest.mark.parametrize(
+    ("field", "taken", "wait"),
+    [
+        ("grid_thw", 'kwargs.pop("grid_thw", None)', False),
+        ("grid_thw", 'kwargs.get("grid_thw")', False),
+        ("grid_thws", 'kwargs.pop("grid_thws", None)', False),
+        ("grids", 'kwargs.pop("other", None)', True),
+    ],
+)
+def test_what_is_taken_by_the_name_of_a_field_is_that_field(write, field, taken, wait):
+    model = MODEL.format(name=field, flag=KEPT)
+    model += f"""
+
+    def rows(sizes: torch.Tensor):
+        return sizes.tolist()
+
+
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor, **kwargs):
+            sizes = {taken}
+            return x * len(rows(sizes))
+"""
+    model = "\n    import torch\n    from torch import nn\n" + model
+    tower = "class Tower: pass\n"
+    assert waits(write, {"model.py": model, "tower.py": tower}) is wait
+
+
+def test_a_field_is_declared_by_an_item_of_a_dict_as_well(write):
+    model = """
+        from fields import FieldConfig
+        import tower
+
+        config = {}
+        config["image_grid_thw"] = FieldConfig.batched("image", keep_on_cpu=True)
+    """
+    assert not waits(write, {"model.py": model})
+
+
+def test_a_model_takes_over_the_fields_of_the_models_that_it_extends(write):
+    base = OTHER.format(name="image_grid_thw", flag=KEPT)
+    away = {"far.py": OTHER.format(name="grid_thw", flag=MOVED), "base.py": base, "middle.py": "import base\n"}
+    assert waits(write, away)
+    assert not waits(write, {**away, "tower.py": "import middle\n" + TOWER.lstrip("\n").replace("\n    ", "\n")[4:]})

@@ -268,6 +268,9 @@ class Conditions:
         moved = [p.with_(device=named.partition(":")[0]) if isinstance(p, Tensor) else p for p in parts_of(value)]
         target = when_true if isinstance(op, ast.Eq) else when_false
         target.append((path, join_all(moved)))
+        elsewhere = any(p is UNKNOWN or (isinstance(p, Tensor) and p.device != "cpu") for p in parts_of(value))
+        if named == "cpu" and elsewhere and self.is_assumed():
+            target.append((DOUBT, Const(f"only where `{path}` is on the CPU")))
 
     def _call_condition(self: Frame, node: ast.Call, form: str, owner: ast.AST) -> Outcome | None:
         from cgsafe.walk.frame import dotted_path

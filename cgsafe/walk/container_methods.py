@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cgsafe.values import (
     BOOL,
     INT,
+    MEDIUM,
     NEVER,
     NONE,
     OBJECT,
@@ -102,6 +103,8 @@ def dict_method(frame: Frame, receiver: Dict, name: str, args: Arguments, node: 
             result = default
         else:
             result = join_all([*known.values(), default])
+        if result is UNKNOWN and isinstance(first, Const) and first.value in frame.tables.declared:
+            result = Tensor("cpu", None, "", MEDIUM)  # the code itself says where what is called so is
         if (
             name == "pop"
             and isinstance(first, Const)

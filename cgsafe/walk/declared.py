@@ -7,6 +7,7 @@ those that import it. Only where none of these declares anything does every decl
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +22,7 @@ class DeclaredFields:
         self._project = project
         # A name, then a call with at most one level of calls among its arguments.
         pattern = re.compile(
-            rf"""(?:["'](\w+)["']\s*:|\b(\w+)\s*=)\s*{re.escape(call)}(?:\.\w+)?\(((?:[^()]|\([^()]*\))*)\)"""
+            rf"""(?:["'](\w+)["'](?:\s*:|\]\s*=)|\b(\w+)\s*=)\s*{re.escape(call)}(?:\.\w+)?\(((?:[^()]|\([^()]*\))*)\)"""
         )
         self._own: dict[str, dict[str, bool]] = {}
         for file, _ in project.importers(call):
@@ -46,8 +47,13 @@ class DeclaredFields:
         return self._agreed(near) if near else self._anywhere
 
     def _neighbours(self, file: File) -> list[str]:
-        imported = {path for path in self._imported(file) if path in self._own}
-        return sorted((imported | self._around.get(file.path, set())) - {file.path})
+        imported = self._imported(file)
+        folder = os.path.dirname(file.path)
+        for path in sorted(imported):
+            # A model that extends another one of the same folder takes over its fields, which may be those of a third.
+            if path not in self._own and os.path.dirname(path) == folder:
+                imported |= {p for p in self._imported(self._project.files[path]) if p in self._own}
+        return sorted(({p for p in imported if p in self._own} | self._around.get(file.path, set())) - {file.path})
 
     def _imported(self, file: File) -> set[str]:
         found = set()
@@ -70,8 +76,8 @@ class DeclaredFields:
 def _ends(name: str) -> list[str]:
     """`grid_thw` of `image_grid_thw`: what code that serves several kinds of input calls all of them."""
     words = name.split("_")
-    # Counts are numbers in most code, whatever one field is.
-    return ["_".join(words[n:]) for n in range(1, len(words) - 1) if words[n] != "num"]
+    ends = ["_".join(words[n:]) for n in range(len(words) - 1)]
+    return [*ends[1:], *(end[:-1] for end in ends if end.endswith("s"))]  # and one of several `grid_thws`
 
 
 def _tail(name: str, fields: dict[str, Any]) -> bool:

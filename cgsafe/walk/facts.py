@@ -167,7 +167,7 @@ class Facts:
         found = self._names_host.get(name)
         if found is None:
             if name.startswith(_PREDICATES) or name in self._named_guards:
-                found = False  # `is_cpu` asks for a place, and holds nothing
+                found = name in self._host_ends[0]  # `is_cpu` asks for a place, and holds nothing; a whole name is meant so
             else:
                 ends, starts = self._host_ends
                 found = name in self.declared or name.endswith(ends) or name.startswith(starts)
@@ -183,8 +183,8 @@ class Facts:
 
     def convention(self, name: str) -> str | None:
         """What a bare name means: "tensor", "tensor:int", "cpu", "numpy", a host type, or None."""
-        if self.names_host(name):
-            return "cpu"
+        if self.names_host(name) and not (name in self.declared and name.startswith("num_")):
+            return "cpu"  # elsewhere most counts are numbers, whatever one field is
         if name.endswith(self._numpy_ends[0]) or name.startswith(self._numpy_ends[1]):
             return "numpy"
         return self._names.get(name)
