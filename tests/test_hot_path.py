@@ -291,3 +291,20 @@ def test_what_runs_only_for_tensors_on_the_cpu_is_a_guess(write):
     assert found(write, text) == [("CG103", 12, "medium")]
     everything = found(write, text, min_confidence=Confidence.LOW)
     assert ("CG103", 5, "low") in everything
+
+
+def test_a_planner_that_is_given_what_it_reads_on_the_host_most_likely_does_not_wait(write):
+    text = """
+        import planner
+        import torch
+
+
+        class Runner:
+            def __init__(self):
+                self.planned = planner.DecodeWrapper()
+
+            def execute(self, lengths: torch.Tensor, lengths_cpu: torch.Tensor):
+                self.planned.plan(lengths)
+                self.planned.plan(lengths_cpu)
+    """
+    assert found(write, text) == [("CG106", 10, "medium")]
