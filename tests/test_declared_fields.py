@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import pytest
 
 from cgsafe import engine
@@ -128,5 +130,8 @@ def test_a_field_is_declared_by_an_item_of_a_dict_as_well(write):
 def test_a_model_takes_over_the_fields_of_the_models_that_it_extends(write):
     base = OTHER.format(name="image_grid_thw", flag=KEPT)
     away = {"far.py": OTHER.format(name="grid_thw", flag=MOVED), "base.py": base, "middle.py": "import base\n"}
+    more = 'from fields import FieldConfig\nimport base\nrates = dict(rate=FieldConfig.batched("video"))\n'
+    tower = "import middle\n" + textwrap.dedent(TOWER)
     assert waits(write, away)
-    assert not waits(write, {**away, "tower.py": "import middle\n" + TOWER.lstrip("\n").replace("\n    ", "\n")[4:]})
+    assert not waits(write, {**away, "tower.py": tower})
+    assert not waits(write, {**away, "tower.py": tower, "middle.py": more})

@@ -269,8 +269,10 @@ def test_a_buffer_on_the_host_by_its_name_is_pinned_where_nobody_blocks(write):
                 kept.copy_(counts, non_blocking=True)
                 paged = torch.empty_like(counts, device="cpu")
                 paged.copy_(counts, non_blocking=True)
+                counts_cpu.to(counts.device, non_blocking=True)
+                counts_cpu.to(counts.device)
     """
-    assert found(write, text) == [("CG102", 7, "medium"), ("CG102", 11, "medium")]
+    assert found(write, text) == [("CG102", 7, "medium"), ("CG102", 11, "medium"), ("CG202", 13, "medium")]
 
 
 def test_what_runs_only_for_tensors_on_the_cpu_is_a_guess(write):

@@ -51,7 +51,7 @@ class DeclaredFields:
         folder = os.path.dirname(file.path)
         for path in sorted(imported):
             # A model that extends another one of the same folder takes over its fields, which may be those of a third.
-            if path not in self._own and os.path.dirname(path) == folder:
+            if os.path.dirname(path) == folder:
                 imported |= {p for p in self._imported(self._project.files[path]) if p in self._own}
         return sorted(({p for p in imported if p in self._own} | self._around.get(file.path, set())) - {file.path})
 

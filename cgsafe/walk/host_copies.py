@@ -65,7 +65,9 @@ class HostCopies:
             if not isinstance(part, Tensor):
                 continue
             if part.device == "cpu":
-                self.emit(HostCopy, node, min(part.confidence, confidence), how="pageable")
+                # Of what is on the host by its name alone, whoever does not block most likely has pinned it.
+                sure = LOW if unblocked and self._host_by_name(node) else HIGH
+                self.emit(HostCopy, node, min(part.confidence, confidence, sure), how="pageable")
             elif part.device == "pinned" and not unblocked:
                 self.emit(HostCopy, node, min(part.confidence, confidence), how="pinned")
 
