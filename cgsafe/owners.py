@@ -87,14 +87,18 @@ class Owners:
             found.extend(m for m in more if m not in found)
         return found
 
-    def _makes(self, definition: ClassDef, name: str) -> bool:
+    def _makes(self, definition: ClassDef, name: str, depth: int = 0) -> bool:
         """False for a function of the class that is seen to make no object of it: it only answers something."""
         found = self.walker.classes.find(definition, name)
-        if found is None or not isinstance(found[1], FunctionDef):
+        if found is None or not isinstance(found[1], FunctionDef) or depth > MAX_DEPTH:
             return True
         function = found[1]
-        text = "\n".join(self.walker.text(function.file).lines[function.line - 1 : function.last])
-        return re.search(rf"(?<![\w.])(?:cls|{re.escape(definition.name)}|super)\b", text.partition(":")[2]) is not None
+        lines = self.walker.text(function.file).lines[function.line - 1 : function.last]
+        body = "\n".join(lines).partition(":")[2]
+        if re.search(r"(?<![\w.])super\b", body):
+            return True
+        uses = re.finditer(rf"(?<![\w.])(?:cls|{re.escape(definition.name)})\b(?:\.(\w+))?", body)
+        return any(not use[1] or self._makes(definition, use[1], depth + 1) for use in uses)
 
     def _local_name(self, file: Any, definition: ClassDef) -> str:
         """What a file calls the class; "" where it does not know it."""

@@ -30,6 +30,10 @@ TOWER = """
 
         @classmethod
         def width(cls, config):
+            return cls.size(config)
+
+        @staticmethod
+        def size(config):
             return config.width
 
         def forward(self, x: torch.Tensor):
