@@ -167,7 +167,8 @@ class Facts:
         found = self._names_host.get(name)
         if found is None:
             if name.startswith(_PREDICATES) or name in self._named_guards:
-                found = name in self._host_ends[0]  # `is_cpu` asks for a place, and holds nothing; a whole name is meant so
+                # `is_cpu` asks for a place, and holds nothing; a whole name is meant so.
+                found = name in self._host_ends[0]
             else:
                 ends, starts = self._host_ends
                 found = name in self.declared or name.endswith(ends) or name.startswith(starts)
