@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 from typing import Any
 
-from cgsafe.walk.defs import ClassDef
+from cgsafe.walk.defs import ClassDef, FunctionDef
 from cgsafe.walk.walker import Walker
 
 MAX_DEPTH = 8
@@ -68,9 +68,11 @@ class Owners:
             local = self._local_name(file, definition)
             if not local:
                 continue
-            made = re.compile(rf"(?<![\w.]){re.escape(local)}(?:\.\w+)?\(")
+            made = re.compile(rf"(?<![\w.]){re.escape(local)}(?:\.(\w+))?\(")
             for number, text in enumerate(self.walker.text(file).lines, 1):
-                if local not in text or not made.search(text) or text.lstrip().startswith(("#", "class ")):
+                if local not in text or text.lstrip().startswith(("#", "class ")):
+                    continue
+                if not any(not call[1] or self._makes(definition, call[1]) for call in made.finditer(text)):
                     continue
                 holder = _class_at(file, number)
                 if holder is None:
@@ -84,6 +86,19 @@ class Owners:
                 return None
             found.extend(m for m in more if m not in found)
         return found
+
+    def _makes(self, definition: ClassDef, name: str, depth: int = 0) -> bool:
+        """False for a function of the class that is seen to make no object of it: it only answers something."""
+        found = self.walker.classes.find(definition, name)
+        if found is None or not isinstance(found[1], FunctionDef) or depth > MAX_DEPTH:
+            return True
+        function = found[1]
+        lines = self.walker.text(function.file).lines[function.line - 1 : function.last]
+        body = "\n".join(lines).partition(":")[2]
+        if re.search(r"(?<![\w.])super\b", body):
+            return True
+        uses = re.finditer(rf"(?<![\w.])(?:cls|{re.escape(definition.name)})\b(?:\.(\w+))?", body)
+        return any(not use[1] or self._makes(definition, use[1], depth + 1) for use in uses)
 
     def _local_name(self, file: Any, definition: ClassDef) -> str:
         """What a file calls the class; "" where it does not know it."""

@@ -88,6 +88,13 @@ def _idiom(value: Any, keys: tuple[str, ...]) -> list[str]:
     return names
 
 
+def _declaration(value: Any, keys: tuple[str, ...]) -> list[str]:
+    names = _names(value, keys)
+    if len(names) != 2:
+        raise ProfileError(keys, "expected the name of a class and an argument")
+    return names
+
+
 def _pairs(value: Any, keys: tuple[str, ...]) -> dict[str, Any]:
     if not isinstance(value, dict) or not all(isinstance(other, str) and other for other in value.values()):
         raise ProfileError(keys, "expected a table of names")
@@ -108,6 +115,7 @@ SCHEMA: dict[str, dict[str, Reader]] = {
                 "not_captured_classes",
                 "not_run",
                 "warmed",
+                "warmed_apart",
                 "host_only_folders",
             ),
             _names,
@@ -122,7 +130,10 @@ SCHEMA: dict[str, dict[str, Reader]] = {
     "custom_ops": dict.fromkeys(("registrars", "decorators", "splitting"), _names),
     "dispatch": {"elsewhere": _names},
     "objects": {"host": _names, "fixed": _names, "fields": _fields},
-    "host_names": dict.fromkeys(("prefixes", "suffixes", "numpy_prefixes", "numpy_suffixes"), _names),
+    "host_names": {
+        **dict.fromkeys(("prefixes", "suffixes", "numpy_prefixes", "numpy_suffixes"), _names),
+        "declared_by": _declaration,
+    },
     "tensor_names": {"mask_suffixes": _names},
     "guards": {"external": _answers, "in_classes": _answers_in, "named": _answers},
     "idioms": {"current_stream": _idiom},

@@ -43,6 +43,7 @@ class Start:
     given: frozenset[Any] = frozenset()  # states of the objects, no modules, that the captured call gets as arguments
     lacks: frozenset[str] = frozenset()  # class attributes that are false there: see `roots.needs` of the knowledge
     warmed: bool = False  # by profile, the very call is made before the capture
+    warmed_apart: bool = False  # by profile, a run of the same shapes that is prepared apart comes before the capture
     module: ClassDef | None = None  # whose forward counts as captured
     guess: str = ""  # why it is a guess that this is captured at all
 
@@ -285,6 +286,7 @@ def start_module(walker: Walker, candidate: Candidate) -> Start | None:
         False,
         lacks=_lacks(walker, definition),
         warmed=tables.warmed(file.module),
+        warmed_apart=tables.warmed_apart(file.module),
         module=definition,
         guess="" if known else f"`{file.module}` is none of the modules that its framework is known to capture",
     )

@@ -56,6 +56,11 @@ class Reach:
         )
 
 
+# By profile, where a warm-up precedes each capture but is prepared apart from it.
+_APART = (
+    "here a run of its own warms up each shape right before its capture, so that only calls which that run makes in "
+    "another way are left, such as one with an argument that is None there"
+)
 _WAITS = (TruthTest, HostRead, SizeRead, HostCopy, DeviceWait)
 RootKey = tuple[str, int, str, str]
 Reaches = dict[Spot, dict[RootKey, Reach]]
@@ -167,6 +172,11 @@ def _add(
             place.end_column,
         )
     spot = Spot(rule.code, path, line, column)
+    message, severity = hit.message, hit.severity or rule.severity
+    if event.region.hot:
+        message, severity = f"{message}; this stalls the host at every step", Severity.WARNING
+    elif hit.unless_warmed and start.warmed_apart:
+        message, severity = f"{message}; {_APART}", Severity.WARNING
     steps = [*steps_to(node, parents), Step(place.path, place.line, place.function)]
     if hit.at is not None and (path, line) != (place.path, place.line):
         steps.append(Step(path, line, hit.function or place.function))
@@ -174,8 +184,8 @@ def _add(
         start.root,
         tuple(steps),
         int(confidence),
-        f"{hit.message}; this stalls the host at every step" if event.region.hot else hit.message,
-        Severity.WARNING if event.region.hot else hit.severity or rule.severity,
+        message,
+        severity,
         hit.fix,
         (end_line, end_column),
         rule.name,

@@ -15,6 +15,7 @@ MAX_DEPTH = 6  # nesting of containers; what lies deeper is unknown
 MAX_PARTS = 8  # members of a union; more are unknown
 MAX_FUNCTIONS = 40  # members of a union of functions: a registry of implementations
 MAX_ITEMS = 24  # known items of a sequence or dict; longer ones keep only their element
+MAX_ARGUMENTS = 64  # the same, of a tuple: what a call passes on as `*args`
 
 
 class Value:
@@ -352,7 +353,7 @@ class Seq(Value):
     def __new__(cls, kind: str, items: tuple[Value, ...] | None, element: Value | None = None) -> Seq:
         if items is not None:
             element = join_all(items) if items else None
-            if len(items) > MAX_ITEMS:
+            if len(items) > (MAX_ARGUMENTS if kind == "tuple" else MAX_ITEMS):
                 items = None
         depth = element.depth + 1 if element is not None else 0
         if items:

@@ -254,3 +254,59 @@ QUERY = """
 
 def test_asking_how_far_the_gpu_is_is_no_wait(write):
     assert [(code, line) for code, line, _ in found(write, QUERY)] == [("CG106", line_of("done.synchronize()"))]
+
+
+def test_a_buffer_on_the_host_by_its_name_is_pinned_where_nobody_blocks(write):
+    text = """
+        import torch
+
+
+        class Runner:
+            def execute(self, counts: torch.Tensor, counts_cpu: torch.Tensor):
+                counts_cpu[:4].copy_(counts[:4], non_blocking=True)
+                counts_cpu[:4].copy_(counts[:4])
+                kept = torch.empty_like(counts, device="cpu", pin_memory=True)
+                kept.copy_(counts, non_blocking=True)
+                paged = torch.empty_like(counts, device="cpu")
+                paged.copy_(counts, non_blocking=True)
+                counts_cpu.to(counts.device, non_blocking=True)
+                counts_cpu.to(counts.device)
+    """
+    assert found(write, text) == [("CG102", 7, "medium"), ("CG102", 11, "medium"), ("CG202", 13, "medium")]
+
+
+def test_what_runs_only_for_tensors_on_the_cpu_is_a_guess(write):
+    text = """
+        import torch
+
+
+        def reference(tokens: torch.Tensor, rows: torch.Tensor):
+            return int(rows[0])
+
+
+        class Runner:
+            def execute(self, tokens, rows: torch.Tensor):
+                if tokens.device.type == "cpu":
+                    return reference(tokens, rows)
+                return int(rows[1])
+    """
+    assert found(write, text) == [("CG103", 12, "medium")]
+    everything = found(write, text, min_confidence=Confidence.LOW)
+    assert ("CG103", 5, "low") in everything
+
+
+def test_a_planner_that_is_given_what_it_reads_on_the_host_most_likely_does_not_wait(write):
+    text = """
+        import planner
+        import torch
+
+
+        class Runner:
+            def __init__(self):
+                self.planned = planner.DecodeWrapper()
+
+            def execute(self, lengths: torch.Tensor, lengths_cpu: torch.Tensor):
+                self.planned.plan(lengths)
+                self.planned.plan(lengths_cpu)
+    """
+    assert found(write, text) == [("CG106", 10, "medium")]

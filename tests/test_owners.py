@@ -28,6 +28,14 @@ TOWER = """
         def of(cls, config):
             return cls()
 
+        @classmethod
+        def width(cls, config):
+            return cls.size(config)
+
+        @staticmethod
+        def size(config):
+            return config.width
+
         def forward(self, x: torch.Tensor):
             return x * x.sum().item()
 """
@@ -79,8 +87,16 @@ def test_what_only_an_eager_function_runs_is_a_guess(write, made):
         {"result": "self.eyes(x)"},
         {"more": "EYES = Eyes()"},
         {"more": "class Other(nn.Module):\n        def __init__(self):\n            self.own = Eyes()"},
+        {"made": "make(Eyes.width(config), 'Eyes')"},
     ],
-    ids=["no profile", "no eager function", "called by the forward", "made by others", "made by another module"],
+    ids=[
+        "no profile",
+        "no eager function",
+        "called by the forward",
+        "made by others",
+        "made by another module",
+        "asked for something, made elsewhere",
+    ],
 )
 def test_without_that_evidence_it_is_none(write, change):
     assert ("Tower.forward", False) in found(write, **change)

@@ -428,3 +428,31 @@ def test_what_loading_fills_is_there_when_a_graph_is_captured(write, loading, li
     rules, _ = load_rules()
     report = engine.check(["model.py"], merge(load(), jobs=1, cache=False), rules)
     assert [f.line for f in report.findings] == lines
+
+
+APART = "[profile.roots]\nwarmed_apart = ['model']"
+
+
+def test_what_a_warm_up_of_another_make_covers_is_a_warning_that_says_so(write):
+    model = """
+        import torch
+        from torch import nn
+
+        @torch.compile
+        def total(x: torch.Tensor):
+            return x.sum()
+
+        class Model(nn.Module):
+            def forward(self, x: torch.Tensor):
+                return total(x) * x.max().item()
+    """
+    rules, _ = load_rules()
+    seen = []
+    for profile in ("", APART):
+        write({"model.py": model, "cgsafe.toml": profile})
+        report = engine.check(["model.py"], merge(load(), jobs=1, cache=False), rules)
+        seen.append({f.code: (f.severity.value, "in another way" in f.message) for f in report.findings})
+    assert seen == [
+        {"CG301": ("error", False), "CG102": ("error", False)},
+        {"CG301": ("warning", True), "CG102": ("error", False)},
+    ]

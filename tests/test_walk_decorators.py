@@ -28,6 +28,25 @@ PROGRAMS = {
             def forward(self, x: torch.Tensor):
                 return x.sum().item()  # expect: CG102
         """,
+    "thirty arguments passed on": """
+        def passed(f):
+            def wrapper(*args, **kwargs):
+                return f(*args, **kwargs)
+
+            return wrapper
+
+        @passed
+        def many(
+            a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, q, r, s, t, u, v, w, x, y, z, most: int, t1, t2, t3
+        ):
+            if most > 3:
+                return a
+            return x.sum().item()  # expect: CG102
+
+        class M(nn.Module):
+            def forward(self, x: torch.Tensor, n: int):
+                return many(x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, n, x, x, x)
+        """,
     "decorator without wraps": """
         def checked(f):
             def wrapper(*args, **kwargs):
@@ -334,6 +353,46 @@ SET_ELSEWHERE = {
 
             def forward(self, x: torch.Tensor):
                 return self.step(x.sum())
+        """,
+    "attribute of the class, by a decorator": """
+        def registered(name, sizes=None):
+            def decorator(cls):
+                cls.label = name
+                cls._sizes = sizes
+                return cls
+
+            return decorator
+
+        class Op(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.step = self.pick()
+
+            def pick(self):
+                sizes = getattr(self.__class__, "_sizes", None)
+                return self.native if sizes is None else self.sized
+
+        @registered("plain")
+        class Plain(Op):
+            def native(self, x):
+                return x
+
+            def sized(self, x):
+                return x.sum().item()
+
+            def forward(self, x: torch.Tensor):
+                return self.step(x)
+
+        @registered("sized", sizes={"x": 0})
+        class Sized(Op):
+            def native(self, x):
+                return x.sum().item()
+
+            def sized(self, x):
+                return x.sum().item()  # expect: CG102
+
+            def forward(self, x: torch.Tensor):
+                return self.step(x)
         """,
     "method replaced on the class": """
         class Layer(nn.Module):

@@ -27,7 +27,7 @@ from cgsafe.values import (
 from cgsafe.walk.annotations import annotation_in_file
 from cgsafe.walk.arguments import Arguments, bind
 from cgsafe.walk.defs import ClassDef, FunctionDef
-from cgsafe.walk.entry import open_value, root_arguments
+from cgsafe.walk.entry import open_value, or_captured, root_arguments
 
 if TYPE_CHECKING:
     from cgsafe.walk.classes import ClassTable
@@ -59,6 +59,8 @@ class Attributes:
             from cgsafe.walk.calls import on_host
 
             value = on_host(value)
+            if name in self.walker.by_package.of(instance.definition.file.module).declared:
+                value = or_captured(value)
         if not self._constructing and not self.walker.shallow:
             found = self.find(instance.definition, name)
             depends = name in state.attributes and _may_move(state.attributes[name])  # on who asks: see `_moved`

@@ -287,6 +287,8 @@ def _getattr(frame: Frame, args: Arguments, node: Any) -> Value:
 def _has(frame: Frame, base: Value, name: str) -> bool:
     if isinstance(base, Instance):
         return name in base.state.attributes or frame.walker.classes.find(base.definition, name) is not None
+    if isinstance(base, Class):
+        return frame.walker.classes.find(base.definition, name) is not None
     return isinstance(base, Tensor) and (name in frame.tables.methods or name in frame.tables.attributes)
 
 

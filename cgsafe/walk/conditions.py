@@ -175,7 +175,13 @@ class Conditions:
                 when_true: Refinements = [(path, Const(True))]
                 if not self.region.explicit and path.rpartition(".")[2] in self.tables.doubted_flags and "." in path:
                     when_true.append((DOUBT, Const(f"only where `{path}` is true")))
-                return None, when_true, [(path, Const(False))]
+                when_false: Refinements = [(path, Const(False))]
+                if self.is_assumed() and isinstance(node, ast.Attribute):
+                    from cgsafe.walk.fallbacks import taken_back
+
+                    if taken_back(self.walker, self.eval(node.value), node.attr):
+                        when_false.append((DOUBT, Const(f"only where `{path}` is false, as after an exception")))
+                return None, when_true, when_false
             return outcome, [], []
         can_be_true = [p for p in value.parts if truth(p) is not False]
         can_be_false = [p for p in value.parts if truth(p) is not True]
@@ -207,6 +213,8 @@ class Conditions:
                 kept = [p for p in parts_of(left) if p is not NONE]
                 not_none = join_all(kept) if kept else UNKNOWN
                 when_true, when_false = [(path, NONE)], [(path, not_none)]
+                if self.fallbacks and (failure := self.after_failure(path)):
+                    when_true.append((DOUBT, Const(failure)))
                 if path in self.tables.doubted_arguments and not self.region.explicit:
                     when_false.append((DOUBT, Const(f"only where `{path}` is given")))
                 if not self.region.explicit and loading.filled(self, target):
@@ -298,6 +306,9 @@ class Conditions:
         moved = [p.with_(device=named.partition(":")[0]) if isinstance(p, Tensor) else p for p in parts_of(value)]
         target = when_true if isinstance(op, ast.Eq) else when_false
         target.append((path, join_all(moved)))
+        elsewhere = any(p is UNKNOWN or (isinstance(p, Tensor) and p.device != "cpu") for p in parts_of(value))
+        if named == "cpu" and elsewhere and self.is_assumed():
+            target.append((DOUBT, Const(f"only where `{path}` is on the CPU")))
 
     def _call_condition(self: Frame, node: ast.Call, form: str, owner: ast.AST) -> Outcome | None:
         from cgsafe.walk.frame import dotted_path

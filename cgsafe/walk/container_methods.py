@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from cgsafe.values import (
     BOOL,
     INT,
+    MEDIUM,
     NEVER,
     NONE,
     OBJECT,
@@ -24,6 +25,7 @@ from cgsafe.values import (
     parts_of,
 )
 from cgsafe.walk.arguments import Arguments
+from cgsafe.walk.entry import or_captured
 
 if TYPE_CHECKING:
     from cgsafe.walk.frame import Frame
@@ -104,6 +106,8 @@ def dict_method(frame: Frame, receiver: Dict, name: str, args: Arguments, node: 
             result = default
         else:
             result = join_all([*known.values(), default])
+        if result is UNKNOWN and isinstance(first, Const) and first.value in frame.tables.declared:
+            result = or_captured(Tensor("cpu", None, "", MEDIUM))  # the code itself says where what is called so is
         if (
             name == "pop"
             and isinstance(first, Const)

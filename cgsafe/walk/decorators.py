@@ -50,7 +50,9 @@ def decorate(walker: Walker, definition: FunctionDef, scope: Node | None, value:
 
 
 # What a class decorator must contain to change what the class does.
-_CHANGES_CLASS = re.compile(r"\.(?:forward|__call__)\s*=(?!=)|\bsetattr\(|\bcompile\(")
+_CHANGES_CLASS = re.compile(
+    r"\.(?:forward|__call__)\s*=(?!=)|\bsetattr\(|\bcompile\(|^\s*\w+\.\w+\s*=(?!=)", re.MULTILINE
+)
 
 
 def _changes_class(walker: Walker, decorator: Value) -> bool:
@@ -99,14 +101,18 @@ def decorate_class(walker: Walker, definition: Any) -> None:
         body, offset = _decorator_lines(walker, definition, first)
     nodes = [d for s in body if isinstance(s, ast.ClassDef) for d in s.decorator_list]
     frame = Frame(walker, Node(None, HOST, (), None), None, definition.file, offset)
-    for node in reversed(nodes):
-        decorator = frame.eval(node)
-        if _changes_class(walker, decorator):
-            before, walker.decorating = walker.decorating, definition
-            try:
+    # Whoever asks first, and from however deep: the answer is kept.
+    before = walker.decorating, walker.shallow, walker.host_depth
+    walker.shallow, walker.host_depth = False, 0
+    try:
+        for node in reversed(nodes):
+            decorator = frame.eval(node)
+            if _changes_class(walker, decorator):
+                walker.decorating = definition
                 frame.call_value(decorator, Arguments([Class(definition)]), node)
-            finally:
-                walker.decorating = before
+                walker.decorating = before[0]
+    finally:
+        walker.decorating, walker.shallow, walker.host_depth = before
 
 
 def _decorator_lines(walker: Walker, definition: Any, first: int) -> tuple[list[ast.stmt], int]:

@@ -110,7 +110,16 @@ def _by_host_name(tables: Facts, name: str, value: Value) -> Value:
     """A tensor whose name says that it lives on the host."""
     if not tables.names_host(name):
         return value
-    return join_all([p.with_(device="cpu") if isinstance(p, Tensor) else p for p in parts_of(value)])
+    placed = join_all([p.with_(device="cpu") if isinstance(p, Tensor) else p for p in parts_of(value)])
+    return or_captured(placed) if name in tables.declared else placed
+
+
+def or_captured(value: Value) -> Value:
+    """A field that is declared to stay on the host: code that captures an encoder passes buffers of its own, on the GPU."""
+    there = [
+        p.with_(device="cuda", confidence=LOW) for p in parts_of(value) if isinstance(p, Tensor) and p.device == "cpu"
+    ]
+    return join_all([value, *there])
 
 
 def convention(tables: Facts, name: str) -> Value:

@@ -217,7 +217,7 @@ class Expressions(Operators, Comprehensions):
         if found is None:
             return UNKNOWN
         value = self.walker.classes.member(found[0], name, found[1], None)
-        if value is NONE:
+        if value is NONE and found[1] is not NONE:  # what a decorator says of the class holds
             # A place that somebody fills later.
             annotated = self.walker.classes.annotated(base.definition, name)
             return UNKNOWN if annotated is None or annotated is UNKNOWN else join(NONE, annotated)

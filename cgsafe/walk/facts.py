@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import copy
 import fnmatch
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
@@ -105,6 +106,7 @@ class Facts:
         self._warmed = tuple(roots["warmed"])
         self._captured_modules = tuple(roots["captured_modules"])
         self.warms = bool(self._warmed)
+        self._warmed_apart = tuple(roots["warmed_apart"])
         self.compiled_classes = frozenset(decorators["compiled_classes"])
         self.eager_breaks = frozenset(decorators["eager_breaks"])
         self._break_names = tuple(decorators["eager_break_names"])
@@ -130,6 +132,8 @@ class Facts:
         host = profile["host_names"]
         self._host_ends = (tuple(host["suffixes"]), tuple(host["prefixes"]))
         self._names_host: dict[str, bool] = {}
+        self.declared_by: tuple[str, ...] = tuple(host["declared_by"])
+        self.declared: frozenset[str] = frozenset()  # names that the code around a module declares to be on the host
         self._numpy_ends = (tuple(host["numpy_suffixes"]), tuple(host["numpy_prefixes"]))
         self.stream_idiom = tuple(profile["idioms"]["current_stream"])
         self.mask_suffixes = tuple(profile["tensor_names"]["mask_suffixes"])
@@ -166,16 +170,26 @@ class Facts:
         """True where a name says that its value lives on the host."""
         found = self._names_host.get(name)
         if found is None:
-            # `is_cpu` asks for a place, and holds nothing.
-            asks = name.startswith(_PREDICATES) or name in self._named_guards
-            found = not asks and (name.endswith(self._host_ends[0]) or name.startswith(self._host_ends[1]))
+            if name.startswith(_PREDICATES) or name in self._named_guards:
+                # `is_cpu` asks for a place, and holds nothing; a whole name is meant so.
+                found = name in self._host_ends[0]
+            else:
+                ends, starts = self._host_ends
+                found = name in self.declared or name.endswith(ends) or name.startswith(starts)
             self._names_host[name] = found
         return found
 
+    def declaring(self, names: frozenset[str]) -> Facts:
+        """The same, where some names were declared to be on the host."""
+        other = copy.copy(self)
+        other.declared = names - self._names.keys()
+        other._names_host = {}
+        return other
+
     def convention(self, name: str) -> str | None:
         """What a bare name means: "tensor", "tensor:int", "cpu", "numpy", a host type, or None."""
-        if self.names_host(name):
-            return "cpu"
+        if self.names_host(name) and not (name in self.declared and name.startswith("num_")):
+            return "cpu"  # elsewhere most counts are numbers, whatever one field is
         if name.endswith(self._numpy_ends[0]) or name.startswith(self._numpy_ends[1]):
             return "numpy"
         return self._names.get(name)
@@ -306,6 +320,10 @@ class Facts:
         """False where a framework says which modules it captures, and this is none of them."""
         return not self._captured_modules or matches(module, self._captured_modules)
 
+    def warmed_apart(self, module: str) -> bool:
+        """True where a framework runs what it captures before, in a run of the same shapes that is prepared apart."""
+        return bool(self._warmed_apart) and matches(module, self._warmed_apart)
+
     def not_captured_by(self, module: str, cls: str) -> str:
         """Which habit of a framework says that the forward of a class runs outside of captures; "" where none does."""
         for kind, name, patterns in (
@@ -418,6 +436,8 @@ class FactsByPackage:
         self._added = added
         self._special = special_packages(added)
         self._known: dict[str, Facts] = {}
+        self.declared: Callable[[str, tuple[str, ...]], frozenset[str]] | None = None  # by module and `declared_by`
+        self._declaring: dict[tuple[int, frozenset[str]], Facts] = {}
 
     def of(self, module: str) -> Facts:
         """What counts in a module, by its dotted name."""
@@ -425,6 +445,11 @@ class FactsByPackage:
         if found is None:
             package = module.partition(".")[0]
             found = facts(self._added, package) if package in self._special else self.general
+            if found.declared_by and self.declared is not None:
+                names = self.declared(module, found.declared_by)
+                if names:
+                    key = (id(found), names)
+                    found = self._declaring.get(key) or self._declaring.setdefault(key, found.declaring(names))
             self._known[module] = found
         return found
 

@@ -30,6 +30,7 @@ from cgsafe.walk.arguments import strengthen
 from cgsafe.walk.calls import Calls
 from cgsafe.walk.conditions import DOUBT, Conditions
 from cgsafe.walk.expressions import EXPRESSIONS, Expressions
+from cgsafe.walk.fallbacks import Fallbacks
 from cgsafe.walk.frozen import Frozen
 from cgsafe.walk.indexing import Indexing
 from cgsafe.walk.loops import Loops
@@ -43,7 +44,7 @@ from cgsafe.walk.withs import Withs
 Env = dict[str, Value]
 
 
-class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, Stores, Frozen, Streams):
+class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, Stores, Frozen, Streams, Fallbacks):
     """Executes statements on an environment of abstract values.
 
     `env` maps variable names, and dotted paths such as `self.x` that were assigned or narrowed here, to values.
@@ -60,6 +61,7 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
         self.region: Region = node.region
         self.env: Env = {}
         self.origins: dict[str, ast.expr] = {}
+        self.fallbacks: dict[str, tuple[str, Value]] = {}  # names that are None only where something raised
         self.watch: list[tuple[str, Value]] | None = None  # collects assignments to attributes of `self`
         self.class_scope: Any = None
         self.augmenting = False  # `x += y` is at work: of a tensor, that changes x itself
@@ -187,6 +189,8 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
             for key in [k for k in self.env if k.startswith(prefix)]:
                 del self.env[key]
         self.env[name] = value
+        if self.fallbacks:
+            self.fallbacks.pop(name, None)
         if origin is not None and (self.branches == 0 or name not in self.origins):
             self.origins[name] = origin
         else:
@@ -373,6 +377,7 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
         once, stored, moved = fills_once(self, node) if self.is_assumed() else Once()
         before = self.env
         within = self.env.get(ONCE)
+        fallbacks = dict(self.fallbacks)
         falls_one = falls_two = False
         env_one: Env | None = None
         env_two: Env | None = None
@@ -407,6 +412,8 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
         self.env = merged if merged is not None else before
         if once in ("body", "message") and within is None:
             self.env.pop(ONCE, None)
+        if len(self.fallbacks) > len(fallbacks) and not certain:
+            self.keep_fallbacks(fallbacks, env_two)
         if once == "rest" and not falls_one:
             self.refine([(ONCE, Const(stored))])
         if falls_one and falls_two:
@@ -447,28 +454,6 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
             value = self.env.get(path) if path is not None else None
             if path is not None and isinstance(value, Union):
                 self.env[path] = moved_already(value)
-
-    def do_try(self, node: Any) -> bool:
-        before = dict(self.env)
-        falls = self.block(node.body)
-        after_body = self.env
-        if falls and node.orelse:
-            falls = self.block(node.orelse)
-        result: Env | None = self.env if falls else None
-        handler_start = self.merge(before, after_body)
-        self.branches += 1
-        for handler in node.handlers:
-            assert handler_start is not None
-            self.env = dict(handler_start)
-            if handler.name:
-                self.env[handler.name] = UNKNOWN
-            if self.block(handler.body):
-                result = self.merge(result, self.env)
-        self.branches -= 1
-        self.env = result if result is not None else after_body
-        if node.finalbody:
-            return self.block(node.finalbody) and result is not None
-        return result is not None
 
     def do_assert(self, node: ast.Assert) -> bool:
         outcome, when_true, _ = self.condition(node.test, "assert", node)

@@ -65,7 +65,9 @@ class HostCopies:
             if not isinstance(part, Tensor):
                 continue
             if part.device == "cpu":
-                self.emit(HostCopy, node, min(part.confidence, confidence), how="pageable")
+                # Of what is on the host by its name alone, whoever does not block most likely has pinned it.
+                sure = LOW if unblocked and self._host_by_name(node) else HIGH
+                self.emit(HostCopy, node, min(part.confidence, confidence, sure), how="pageable")
             elif part.device == "pinned" and not unblocked:
                 self.emit(HostCopy, node, min(part.confidence, confidence), how="pinned")
 
@@ -165,17 +167,22 @@ class HostCopies:
         if unclear and any(p is UNKNOWN or isinstance(p, Tensor) for p in parts_of(base)):
             self.emit(SizeRead, node, LOW, how="mask")
 
-    def note_wait(self: Frame, name: str, node: Any, why: str = "") -> None:
+    def note_wait(self: Frame, name: str, node: Any, why: str = "", confidence: int = HIGH) -> None:
         """The host waits for the device, or asks it something, by name; or does something else that `why` tells."""
         from cgsafe.events import DeviceWait
 
-        self.emit(DeviceWait, node, HIGH, how=name, why=why)
+        self.emit(DeviceWait, node, confidence, how=name, why=why)
 
-    def note_waiting_method(self: Frame, receiver: ExtInstance, name: str, node: Any) -> None:
+    def note_waiting_method(self: Frame, receiver: ExtInstance, name: str, args: Arguments, node: Any) -> None:
         last = receiver.name.rpartition(".")[2]
         waits = receiver.name.startswith("torch.") and name in self.tables.waiting_methods.get(last, ())
-        if waits or matches(f"{receiver.name}.{name}", self.tables.library_waits):
+        if waits:
             self.note_wait(f"{last}.{name}", node)
+        elif matches(f"{receiver.name}.{name}", self.tables.library_waits):
+            # It waits for what it reads: whoever keeps tensors on the host for it most likely spares it that.
+            given = [p for value in args.values() for p in parts_of(value) if isinstance(p, Tensor)]
+            spared = any(p.device in ("cpu", "pinned") for p in given)
+            self.note_wait(f"{last}.{name}", node, "", LOW if spared else HIGH)
 
 
 def _number_of(value: Value) -> str:

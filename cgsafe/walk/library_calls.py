@@ -250,7 +250,7 @@ def _external_method(frame: Frame, receiver: ExtInstance, name: str, args: Argum
     if receiver.name.endswith("CUDAGraph") and name in ("capture_begin", "capture_end"):
         frame.stream_method(name, node)
         return NONE
-    frame.note_waiting_method(receiver, name, node)
+    frame.note_waiting_method(receiver, name, args, node)
     noted = frame.note_stream_method(receiver, name, args, node)
     if noted is not None:
         return noted

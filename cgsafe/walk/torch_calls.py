@@ -275,8 +275,15 @@ class TorchCalls(TorchResults, HostCopies):
             elif name == "copy_" and receiver.device in ("cpu", "pinned"):
                 self.note_ring(node, None)
                 asynchronous = args.get(1, "non_blocking")
-                if receiver.device == "cpu" or not (isinstance(asynchronous, Const) and asynchronous.value is True):
-                    self.read_host(args.positional[0] if args.positional else NONE, node, "copy")
+                unblocked = isinstance(asynchronous, Const) and asynchronous.value is True
+                if receiver.device == "cpu" or not unblocked:
+                    source = args.positional[0] if args.positional else NONE
+                    if unblocked and (receiver.confidence < HIGH or self._host_by_name(node)):
+                        # Of a buffer that is on the host by its name, whoever does not block most likely has pinned it.
+                        source = join_all(
+                            [p.with_(confidence=LOW) if isinstance(p, Tensor) else p for p in parts_of(source)]
+                        )
+                    self.read_host(source, node, "copy")
             if receiver.device == "pinned" and name in self.tables.conversions:
                 receiver = receiver.with_(device="cpu")
             return self.apply(parse_entry(value), name, receiver, args, node)
@@ -340,6 +347,15 @@ class TorchCalls(TorchResults, HostCopies):
         for part in parts_of(value):
             if isinstance(part, Tensor) and part.rank == 0:
                 self.read_host(part, node, name)
+
+    def _host_by_name(self: Frame, node: Any) -> bool:
+        """True for a method of a parameter, or of a part of it, whose name alone says that it is on the host."""
+        holder = node.func.value if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) else None
+        while isinstance(holder, ast.Subscript):
+            holder = holder.value
+        if not isinstance(holder, ast.Name) or self.shape is None:
+            return False
+        return holder.id in (*self.shape.params, *self.shape.kwonly) and self.tables.names_host(holder.id)
 
     def _index_put(self: Frame, base: Tensor, args: Arguments, node: Any) -> None:
         """`x.index_put_((mask,), values)`: a mask with values on the device is counted first."""

@@ -263,6 +263,8 @@ class TorchResults:
             return self._spec_factory(spec, args, node)
         base = found[0]
         device, confidence = self._new_device(args, base.device)
+        if device in ("cpu", "") and _pins(args):
+            device = "pinned"
         return Tensor(device, None, self._dtype(spec, base, args), min(confidence, base.confidence))
 
     def _spec_factory_same(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:

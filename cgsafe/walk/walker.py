@@ -30,6 +30,7 @@ from cgsafe.values import (
     widen,
 )
 from cgsafe.walk.arguments import Arguments, bind
+from cgsafe.walk.declared import DeclaredFields
 from cgsafe.walk.defs import ClassDef, Definitions, FunctionDef, Text
 from cgsafe.walk.facts import FactsByPackage
 from cgsafe.walk.stores import reads_pattern
@@ -123,6 +124,8 @@ class Walker:
         self._texts: dict[str, Text] = {}
         self.definitions = Definitions(self.text)
         self.by_package = FactsByPackage(profile)
+        self.by_package.declared = self._declared
+        self._fields: dict[tuple[str, ...], DeclaredFields] = {}
         self.tables = self.by_package.general
         self.keep_accepted = False  # walk what stands in blocks in which a wait is accepted, instead of leaving it out
         self.nodes: dict[Any, Node] = {}
@@ -145,6 +148,7 @@ class Walker:
         self.reached: set[ClassDef] = set()  # modules whose forward some walked code calls
         self.capture_bodies: dict[Any, Node] = {}  # (node, line of the `with`) -> what runs inside
         self.compile_sites: dict[Any, Any] = {}
+        self.taken_back: dict[Any, bool] = {}  # flags that only handlers of exceptions change: see walk.fallbacks
         self.capturing_compiles: dict[Any, Value] = {}  # torch.compile sites that record graphs of their own
         self.graphed_callables: dict[Any, tuple[Any, Value, Arguments]] = {}  # given to make_graphed_callables
         self.capturing_generators: set[FunctionDef] = set()  # context managers that yield inside a capture
@@ -168,6 +172,14 @@ class Walker:
         if found is None:
             found = self._texts[file.path] = Text(self._read(file.path))
         return found
+
+    def _declared(self, module: str, by: tuple[str, ...]) -> frozenset[str]:
+        """The names that the code around a module declares to be on the host."""
+        fields = self._fields.get(by)
+        if fields is None:
+            fields = self._fields[by] = DeclaredFields(self.project, self._read, by[0], by[1])
+        file = self.project.find_module(module)
+        return fields.names(file) if file is not None else frozenset()
 
     def reads_attribute(self, name: str, but: str) -> bool:
         """True where a file other than `but` reads an attribute of that name."""
