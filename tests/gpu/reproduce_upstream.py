@@ -1,11 +1,12 @@
-"""Forwards of transformers that break a capture, as reported in tests/corpus/precision/upstream.md: does a GPU agree?
+"""Code of released packages that breaks a capture, as reported in tests/corpus/precision/upstream.md: does a GPU agree?
 
 `python3 tests/gpu/reproduce_upstream.py` needs torch and transformers and downloads nothing: each model is small and has
-random weights. Each case runs in a process of its own, because a failed capture can poison its process: it builds the model,
-runs the forward on a side stream as a warm-up, captures it in `torch.cuda.graph`, and prints one line with what the GPU
-said and the innermost line of the package that it came from. The exit code is 0 whatever the cases say.
+random weights. diffusers and flash-linear-attention (with fla-core and einops) are taken from the folders in PYTHONPATH; a
+case whose package is missing is not measured. Each case runs in a process of its own, because a failed capture can poison
+its process: it builds the model, runs it on a side stream as a warm-up, captures it in `torch.cuda.graph`, and prints one
+line with what the GPU said and the innermost line of the package that it came from. The exit code is 0 whatever the cases say.
 
-`--case NAME` runs one case in this very process, `--dry` runs the forwards on the CPU without a capture: good for finding
+`--case NAME` runs one case in this very process, `--dry` runs the code on the CPU without a capture: good for finding
 typing errors, not for facts.
 """
 
@@ -14,16 +15,19 @@ from __future__ import annotations
 import argparse
 import linecache
 import os
+import pkgutil
 import subprocess
 import sys
 import traceback
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 TIMEOUT_S = 120
 MARK = "@@CASE@@"
-Case = tuple[Any, dict[str, Any]]  # a model, and what its forward is called with
+PACKAGES = ("transformers", "diffusers", "fla")
+Case = tuple[Any, dict[str, Any]]  # a module or a function, and what it is called with
 
 
 def tokens(device: str, length: int = 16) -> Any:
@@ -114,25 +118,82 @@ def log_buckets(device: str) -> Case:
     return DebertaV2Model(config), {"input_ids": tokens(device)}
 
 
+def guidance_on_the_host(device: str) -> Case:
+    """Chroma's embedding of time and guidance."""
+    pillow_or_stand_in()
+    import torch
+    from diffusers.models.transformers.transformer_chroma import ChromaCombinedTimestepTextProjEmbeddings
+
+    embed = ChromaCombinedTimestepTextProjEmbeddings(num_channels=16, out_dim=344)
+    return embed, {"timestep": torch.full((2,), 500.0, device=device)}
+
+
+def length_of_masked_text(device: str) -> Case:
+    """Qwen-Image's length of a text that comes with a mask."""
+    pillow_or_stand_in()
+    import torch
+    from diffusers.models.transformers.transformer_qwenimage import compute_text_seq_len_from_mask
+
+    text = torch.zeros(2, 24, 64, device=device)
+    mask = torch.ones(2, 24, device=device, dtype=torch.long)
+    return compute_text_seq_len_from_mask, {"encoder_hidden_states": text, "encoder_hidden_states_mask": mask}
+
+
+def chunk_size(device: str) -> Case:
+    """The compressor of CAT, which looks up an embedding of its chunk size."""
+    import torch
+
+    models_beside_kernels()
+    from fla.models.cat.configuration_cat import CATConfig
+    from fla.models.cat.modeling_cat import CATModel
+
+    config = CATConfig(hidden_size=256, num_hidden_layers=2, num_heads=4)
+    compressor = CATModel(config).compressor.to(device, torch.bfloat16)
+    size = config.max_chunk_size
+    ids = torch.zeros(1, 2, size, dtype=torch.long, device=device)
+    return lambda: compressor.compress_batched(ids, size), {}
+
+
+def pillow_or_stand_in() -> None:
+    """diffusers looks up some names of Pillow while it is imported; where that is missing, something must have them."""
+    try:
+        import PIL.Image
+        import PIL.ImageOps  # noqa: F401
+    except ImportError:
+        pillow, image, ops = (types.ModuleType(name) for name in ("PIL", "PIL.Image", "PIL.ImageOps"))
+        filters = {"NEAREST": 0, "LANCZOS": 1, "BILINEAR": 2, "BICUBIC": 3}
+        vars(image).update(Image=type("Image", (), {}), Resampling=types.SimpleNamespace(**filters))
+        vars(pillow).update(Image=image, ImageOps=ops, __version__="10.0.0")
+        sys.modules |= {"PIL": pillow, "PIL.Image": image, "PIL.ImageOps": ops}
+
+
+def models_beside_kernels() -> None:
+    """flash-linear-attention comes in two parts that share the package `fla`; they may lie in different folders."""
+    import fla
+
+    fla.__path__ = pkgutil.extend_path(list(fla.__path__), "fla")
+
+
 CASES: dict[str, Callable[[str], Case]] = {
     "sliding-window-cache": sliding_window,
     "falcon-multi-query": multi_query,
     "gpt-neo-mask-value": eager_mask_value,
     "encodec-padding": padding_in_buffers,
     "deberta-v2-log-buckets": log_buckets,
+    "chroma-guidance": guidance_on_the_host,
+    "qwen-image-text-length": length_of_masked_text,
+    "cat-chunk-size": chunk_size,
 }
 
 
 def place_of(error: BaseException) -> str:
-    """The innermost line of transformers that an error passed through, as `path:line `code``."""
-    import transformers
-
-    folder = Path(transformers.__file__).resolve().parent
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).resolve().is_relative_to(folder)]
+    """The innermost line of one of the packages that an error passed through, as `path:line `code``."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if set(Path(f.filename).parts) & set(PACKAGES)]
     if not frames:
         return "no line of the package"
     last = frames[-1]
-    path = Path(last.filename).resolve().relative_to(folder.parent).as_posix()
+    parts = Path(last.filename).parts
+    path = "/".join(parts[min(parts.index(name) for name in PACKAGES if name in parts) :])
     code = (last.line or linecache.getline(last.filename, last.lineno or 0)).strip()
     return f"{path}:{last.lineno} `{code}`"
 
@@ -148,7 +209,8 @@ def captured(name: str) -> str:
 
     torch.manual_seed(0)
     model, inputs = CASES[name]("cuda")
-    model = model.to("cuda").eval()
+    if isinstance(model, torch.nn.Module):
+        model = model.to("cuda").eval()
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.no_grad(), torch.cuda.stream(stream):
@@ -179,7 +241,7 @@ def dry(name: str) -> str:
 
     model, inputs = CASES[name]("cpu")
     with torch.no_grad():
-        model.eval()(**inputs)
+        (model.eval() if isinstance(model, torch.nn.Module) else model)(**inputs)
     return "runs on the CPU"
 
 
