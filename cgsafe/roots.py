@@ -9,6 +9,7 @@ from typing import Any
 
 from cgsafe.events import HOST, region
 from cgsafe.findings import Root
+from cgsafe.index.trail import TRAIL
 from cgsafe.marks import is_cut
 from cgsafe.site_events import REGISTERS
 from cgsafe.values import FALSE, Class, Compiled, Func, Instance, Value, parts_of
@@ -356,7 +357,7 @@ def _is_stub(walker: Walker, function: FunctionDef) -> bool:
     import ast
 
     try:
-        body = function.shape(walker.text(function.file)).body
+        body = walker.shape(function).body
     except (SyntaxError, ValueError, RecursionError):
         return True
     real = [s for s in body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
@@ -423,6 +424,7 @@ def _walk_site(walker: Walker, candidate: Candidate) -> None:
     ]
     node = Node(None, HOST, (), None)
     walker.module_nodes[file.path] = node
+    TRAIL.deps.add(node)
     frame = Frame(walker, node, None, file, 0)
     frame.env["__name__"] = _main()
     try:
@@ -450,7 +452,7 @@ def explicit_starts(walker: Walker) -> list[Start]:
             ((k, r) for at, k, r, b in owner.sites if b is body), ("graph-context", "a capture opens here")
         )
         warm = set(body.warm)
-        if path in walker.project.files and REGISTERS in walker.file_text(walker.project.files[path]):
+        if path in walker.project.files and walker.ask(walker.project.files[path], "has", REGISTERS):
             warm.add(REGISTERS)
         root = Root(kind, reason, path, line, function)
         starts.append(Start(root, body, True, frozenset(warm), _given(walker, body), warmed=_warmed(walker, path)))

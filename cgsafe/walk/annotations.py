@@ -122,10 +122,7 @@ _INNER_FIRST = {
 def annotation_value(walker: Walker, definition: FunctionDef, node: ast.expr, region: Region) -> Value:
     """The value that an annotation promises; unknown where it says nothing of use."""
     key = (node, definition.cls)
-    found = walker.annotations.get(key)
-    if found is None:
-        found = walker.annotations[key] = _Reader(walker, definition.file, definition).read(node)
-    return found
+    return walker.annotations.of(key, lambda: _Reader(walker, definition.file, definition).read(node))  # type: ignore[no-any-return]
 
 
 def annotation_in_file(walker: Walker, file: Any, node: ast.expr) -> Value:
