@@ -9,7 +9,7 @@ from typing import Any
 
 from cgsafe.events import HOST, region
 from cgsafe.findings import Root
-from cgsafe.index.trail import TRAIL
+from cgsafe.index.trail import TRAIL, Cell
 from cgsafe.marks import is_cut
 from cgsafe.site_events import REGISTERS
 from cgsafe.values import FALSE, Class, Compiled, Func, Instance, Value, parts_of
@@ -441,7 +441,12 @@ def _main() -> Value:
 
 def explicit_starts(walker: Walker) -> list[Start]:
     """The captures that the walked host code opens, in a fixed order."""
-    starts: list[Start] = []
+    return [start for start, _ in marked_starts(walker).values()]
+
+
+def marked_starts(walker: Walker) -> dict[Any, tuple[Start, Cell]]:
+    """The same, each under the leaf that is noted where its capture is opened."""
+    starts: dict[Any, tuple[Start, Cell]] = {}
     for (owner, line), body in walker.capture_bodies.items():
         definition = owner.definition
         if definition is not None:
@@ -452,18 +457,26 @@ def explicit_starts(walker: Walker) -> list[Start]:
             ((k, r) for at, k, r, b in owner.sites if b is body), ("graph-context", "a capture opens here")
         )
         warm = set(body.warm)
-        if path in walker.project.files and walker.ask(walker.project.files[path], "has", REGISTERS):
-            warm.add(REGISTERS)
+        cell = Cell()
+        with cell:
+            if path in walker.project.files and walker.ask(walker.project.files[path], "has", REGISTERS):
+                warm.add(REGISTERS)
+            given = _given(walker, body)
         root = Root(kind, reason, path, line, function)
-        starts.append(Start(root, body, True, frozenset(warm), _given(walker, body), warmed=_warmed(walker, path)))
-    for place, callee, args in walker.graphed_callables.values():
-        start = _graphed_start(walker, place, callee, args)
+        start = Start(root, body, True, frozenset(warm), given, warmed=_warmed(walker, path))
+        starts[("start", "body", (owner, line))] = start, cell
+    for key, (place, callee, args) in walker.graphed_callables.items():
+        cell = Cell()
+        with cell:
+            start = _graphed_start(walker, place, callee, args)
         if start is not None:
-            starts.append(start)
+            starts[("start", "callable", key)] = start, cell
     for site, compiled in list(walker.capturing_compiles.items()):
-        start = _compiled_start(walker, site, compiled)
+        cell = Cell()
+        with cell:
+            start = _compiled_start(walker, site, compiled)
         if start is not None:
-            starts.append(start)
+            starts[("start", "compile", site)] = start, cell
     return starts
 
 

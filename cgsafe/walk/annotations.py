@@ -209,11 +209,11 @@ class _Reader:
         """What a name stands for that its module binds once, as in `Bounds = tuple[int, ...]`; None for other names."""
         entity = self.walker.project.resolve(self.file, name)
         file = entity.file if entity is not None and entity.kind not in ("class", "function") else None
-        spans = file.index["names"].get(entity.name, ()) if entity is not None and file is not None else ()
+        spans = file.raw["names"].get(entity.name, ()) if entity is not None and file is not None else ()  # as resolved
         if file is None or len(spans) != 1:
             return None
         try:
-            body, _ = self.walker.text(file).parse(*spans[0])
+            body, _ = self.walker.raw_text(file).parse(*spans[0])
         except (SyntaxError, ValueError):
             return None
         value = getattr(body[0], "value", None) if len(body) == 1 else None

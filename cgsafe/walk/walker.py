@@ -162,7 +162,7 @@ class Walker:
         self._breaks = Memo()  # path -> name -> (decorator, state of the step)
         self.annotations = Memo()
         self.answers: dict[Any, Any] = {}  # to questions about files
-        self._attribute_reads: dict[tuple[str, str], bool] = {}
+        self._attribute_reads: dict[tuple[str, str], str | None] = {}
 
     # -- texts and names -------------------------------------------------------------------------------------------
 
@@ -195,17 +195,20 @@ class Walker:
     def reads_attribute(self, name: str, but: str) -> bool:
         """True where a file other than `but` reads an attribute of that name."""
         TRAIL.deps.add(("w", "reads", name, but))
-        found = self._attribute_reads.get((name, but))
-        if found is None:
+        return self.reader_of(name, but) is not None
+
+    def reader_of(self, name: str, but: str) -> str | None:
+        """The first file other than `but` that reads an attribute of that name."""
+        if (name, but) not in self._attribute_reads:
             pattern = reads_pattern(name)
             spelled = f".{name}"
-            found = False
+            found = None
             for path in sorted(self.project.files):
                 if path != but and spelled in (text := self._read(path)) and pattern.search(text):
-                    found = True
+                    found = path
                     break
             self._attribute_reads[(name, but)] = found
-        return found
+        return self._attribute_reads[(name, but)]
 
     def eager_breaks(self, file: File) -> dict[str, tuple[str, frozenset[str]]]:
         """The functions of a file that run between graphs: name -> (decorator, state of the step that they read)."""
