@@ -14,8 +14,7 @@ import hashlib
 import marshal
 import os
 import re
-from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -55,16 +54,15 @@ class Record:
     candidate: Candidate
     parts: list[Part]
     reached: tuple[Place, ...]  # modules that it calls
-    leaves: array[int] | None = None  # numbers in the table of the process that walked it; None: not to be recalled
+    sure: bool = True  # False: not to be recalled
 
 
 @dataclass
 class Walked:
-    """The records of one process, and the leaves that they rest on with a digest of each answer."""
+    """The records of one process, and on which leaves they rest: leaf -> (digest of the answer, records as bits)."""
 
     records: list[Record] = field(default_factory=list)
-    leaves: list[Any] = field(default_factory=list)
-    answers: list[bytes] = field(default_factory=list)
+    leaves: dict[Any, tuple[bytes, int]] = field(default_factory=dict)
 
 
 # -- rows ----------------------------------------------------------------------------------------------------------------
@@ -149,36 +147,37 @@ def answer_of(leaf: Any, file: Asked | None) -> Any:
     return "\n".join(file.lines)
 
 
-def contributions(file: Asked, wanted: Iterable[str] | None = None) -> dict[Any, Any]:
-    """What a file adds to the answers to questions about all files: question -> its part of the answer."""
+def contributions(file: Asked, wanted: Collection[Any]) -> dict[Any, Any]:
+    """What a file adds to the answers to the `wanted` questions about all files: question -> its part of the answer."""
     index = file.index
     found: dict[Any, list[Any]] = {}
+
+    def note(question: Any, row: Any) -> None:
+        if question in wanted:
+            found.setdefault(question, []).append(row() if callable(row) else row)
+
+    def decoration(qualified: str, decorator: str, first: int, line: int) -> None:
+        parts = decorator.split(".")
+        known = tuple(part in index["imports"] for part in parts)
+        note(("w", "decorated", parts[-1]), lambda: (qualified, decorator, file.span(first, line), known))
+
     for local, (module, attribute, level) in index["imports"].items():
         if attribute is not None:
-            found.setdefault(("w", "imported", attribute), []).append((local, module, level))
-    imports = index["imports"]
+            note(("w", "imported", attribute), (local, module, level))
     for qualified, info in index["classes"].items():
         for base in info["bases"]:
-            name = base.partition("[")[0].rpartition(".")[2]
-            found.setdefault(("w", "subclasses", name), []).append(qualified)
+            note(("w", "subclasses", base.partition("[")[0].rpartition(".")[2]), qualified)
         for decorator in info["decorators"]:
-            _decoration(found, file, qualified, decorator, info["lines"], imports)
+            decoration(qualified, decorator, *info["lines"][:2])
     for qualified, entry in index["functions"].items():
-        if not entry[3]:
+        if entry[4] and not entry[3]:
             for decorator in entry[4]:
-                _decoration(found, file, qualified, decorator, entry, imports)
+                decoration(qualified, decorator, entry[0], entry[1])
     lines = index["triggers"].get("op", ())
-    if lines:
+    if lines and ("w", "ops") in wanted:
         decorated = [(q, e[4], file.span(e[0], e[1])) for q, e in index["functions"].items() if e[4] and not e[3]]
         found[("w", "ops")] = [decorated, [file.span(line, line + 25) for line in lines]]
     return found
-
-
-def _decoration(found: dict[Any, Any], file: Asked, qualified: str, decorator: str, lines: Any, imports: Any) -> None:
-    parts = decorator.split(".")
-    known = tuple(part in imports for part in parts)
-    row = (qualified, decorator, file.span(lines[0], lines[1]), known)
-    found.setdefault(("w", "decorated", parts[-1]), []).append(row)
 
 
 def module_names(module: str) -> set[str]:
@@ -194,38 +193,69 @@ def module_names(module: str) -> set[str]:
 
 
 class Closures:
-    """Works out what candidates rest on."""
+    """Works out who rests on what. Sets of records are the bits of an integer."""
 
     def __init__(self) -> None:
-        self.split: dict[Any, tuple[list[Any], list[Any]]] = {}
+        self.leaves: dict[Any, int] = {}  # leaf -> records
 
-    def of(self, cell: Any, starts: dict[Any, Any]) -> tuple[set[Any], set[Any], set[Any]]:
-        """Leaves, other cells, and of the leaves those that are no starts'."""
-        leaves: set[Any] = set()
-        cells: set[Any] = {cell}
-        self._add([cell], leaves, cells)
-        own = {leaf for leaf in leaves if leaf[0] == "reached"}
-        done: set[Any] = set()
-        while more := [leaf for leaf in leaves if leaf[0] == "start" and leaf not in done and leaf in starts]:
-            done.update(more)
-            waiting = [c for c in (starts[leaf][1] for leaf in more) if c not in cells]
-            cells.update(waiting)
-            self._add(waiting, leaves, cells)
-        return leaves, cells, own
+    def spread(self, seeds: dict[Any, int]) -> dict[Any, int]:
+        """Hand the records of some cells down to all that these rest on; returns the records of each cell."""
+        numbers: dict[Any, int] = {}
+        below: list[list[int]] = []
+        plain: list[list[Any]] = []
+        order: list[int] = []
+        for seed in seeds:
+            if seed not in numbers:
+                self._visit(seed, numbers, below, plain, order)
+        bits = [0] * len(below)
+        for seed, records in seeds.items():
+            bits[numbers[seed]] |= records
+        order.reverse()  # callers first, but for circles
+        changed = True
+        while changed:
+            changed = False
+            done = bytearray(len(below))
+            for at in order:
+                done[at] = 1
+                records = bits[at]
+                for cell in below[at]:
+                    before = bits[cell]
+                    after = before | records
+                    if after != before:
+                        bits[cell] = after
+                        if done[cell]:
+                            changed = True
+        leaves = self.leaves
+        for at, some in enumerate(plain):
+            records = bits[at]
+            for leaf in some:
+                leaves[leaf] = leaves.get(leaf, 0) | records
+        return {cell: bits[number] for cell, number in numbers.items()}
 
-    def _add(self, stack: list[Any], leaves: set[Any], cells: set[Any]) -> None:
-        split = self.split
+    @staticmethod
+    def _visit(
+        start: Any, numbers: dict[Any, int], below: list[list[int]], plain: list[list[Any]], order: list[int]
+    ) -> None:
+        def enter(cell: Any) -> tuple[int, Any]:
+            number = numbers[cell] = len(below)
+            below.append([])
+            plain.append([d for d in cell.deps if d.__class__ is tuple])
+            return number, iter([d for d in cell.deps if d.__class__ is not tuple])
+
+        stack = [enter(start)]
         while stack:
-            here = stack.pop()
-            parts = split.get(here)
-            if parts is None:
-                plain = [d for d in here.deps if d.__class__ is tuple]
-                parts = split[here] = plain, [d for d in here.deps if d.__class__ is not tuple]
-            leaves.update(parts[0])
-            for cell in parts[1]:
-                if cell not in cells:
-                    cells.add(cell)
-                    stack.append(cell)
+            number, rest = stack[-1]
+            mine = below[number]
+            for cell in rest:
+                known = numbers.get(cell)
+                if known is None:
+                    mine.append(len(below))
+                    stack.append(enter(cell))
+                    break
+                mine.append(known)
+            else:
+                order.append(number)
+                stack.pop()
 
 
 # -- the memory ------------------------------------------------------------------------------------------------------------
@@ -292,10 +322,10 @@ class Memory:
         plan: Any = tuple([Candidate(*c) for c in part] for part in head["plan"])
         if not changed:
             return Recalled({r.candidate: r for r in records}, plan, False)
-        bad: set[int] = set(head["unsure"])
         star = self.shard("")
         if star is None:
             return Recalled()
+        bad = sum(1 << number for number in head["unsure"])
         moves: dict[str, Moves | None] = {}
         for path in changed:
             old = self.shard(path)
@@ -307,70 +337,65 @@ class Memory:
             asked = Asked(file.raw, lines(file)) if file is not None else None
             bad |= self._bad_of(path, old or {}, asked, star)
             if path not in files or file is None:
-                module = file.module if file is not None else files[path][1]
-                for name in module_names(module):
-                    bad.update(_numbers(star["leaves"].get(("m", name), (b"", b""))[1]))
+                for name in module_names(file.module if file is not None else files[path][1]):
+                    bad |= star["leaves"].get(("m", name), 0)
             if plan is not None and (
                 old is None or asked is None or old["print"] != plan_print(asked, file.digest, head["watched"])  # type: ignore[union-attr]
             ):
                 plan = None
             moves[path] = Moves(old, asked)
-        for number, record in enumerate(records):
-            if number not in bad and not _moved(record, moves):
-                bad.add(number)
-        return Recalled({r.candidate: r for n, r in enumerate(records) if n not in bad}, plan)
+        good = [r for n, r in enumerate(records) if not bad >> n & 1 and moved(r, moves)]
+        return Recalled({r.candidate: r for r in good}, plan)
 
-    def _bad_of(self, path: str, old: dict[str, Any], asked: Asked | None, star: dict[str, Any]) -> set[int]:
+    def _bad_of(self, path: str, old: dict[str, Any], asked: Asked | None, star: dict[str, Any]) -> int:
         """The records that no longer hold, because of one file."""
-        bad: set[int] = set()
-        leaves = old.get("leaves", {})
+        bad = 0
         marked = old.get("marked") or (asked is not None and asked.index.get("marks") is not None)
-        for leaf, (answer, numbers) in leaves.items():
-            if marked or digest(answer_of((leaf[0], path, *leaf[1:]), asked)) != answer:
-                bad.update(_numbers(numbers))
+        for leaf, (answer, records) in old.get("leaves", {}).items():
+            if records & ~bad and (marked or digest(answer_of((leaf[0], path, *leaf[1:]), asked)) != answer):
+                bad |= records
         before = old.get("adds", {})
-        after = {k: digest(v) for k, v in contributions(asked).items() if k in star["leaves"]} if asked else {}
+        after = {k: digest(v) for k, v in contributions(asked, star["leaves"]).items()} if asked else {}
         for question in before.keys() | after.keys():
-            if before.get(question) != after.get(question) and question in star["leaves"]:
-                bad.update(_numbers(star["leaves"][question][1]))
-        for question, (witness, numbers) in star["reads"].items():
-            name, but = question
+            if before.get(question) != after.get(question):
+                bad |= star["leaves"].get(question, 0)
+        for (name, but), (witness, records) in star["reads"].items():
             if witness is None or witness == path:
                 reads = asked is not None and path != but and any(map(reads_pattern(name).search, asked.lines))
                 if reads != (witness is not None):
-                    bad.update(_numbers(numbers))
+                    bad |= records
         return bad
 
-    def kept(self, recalled: Recalled, project: Project) -> Walked:
+    def kept(self, recalled: Recalled) -> Walked:
         """The records that still hold, as if they had been walked now."""
         assert self.head is not None
         walked = Walked()
-        places: dict[int, Record] = {}
+        new: dict[int, int] = {}
         for number, row in enumerate(self.head["records"]):
             record = recalled.records.get(Candidate(*row[0]))
             if record is not None:
-                record.leaves = array("I")
                 for part in record.parts:
                     part.eager = None if part.module is not None else part.eager
-                places[number] = record
+                new[number] = 1 << len(walked.records)
                 walked.records.append(record)
+        packed: dict[int, int] = {}
+
+        def renumbered(records: int) -> int:
+            found = packed.get(records)
+            if found is None:
+                found = packed[records] = sum(bit for number, bit in new.items() if records >> number & 1)
+            return found
+
         for path in self.head["shards"]:
             shard = self.shard(path) or {}
-            leaves = (
-                [((leaf[0], path, *leaf[1:]), *row) for leaf, row in shard["leaves"].items()]
-                if path
-                else [
-                    *((leaf, *row) for leaf, row in shard["leaves"].items()),
-                    *((("w", "reads", *names), b"", row[1]) for names, row in shard["reads"].items()),
-                ]
-            )
-            for leaf, answer, raw in leaves:
-                numbers = [n for n in _numbers(raw) if n in places]
-                if numbers:
-                    walked.leaves.append(leaf)
-                    walked.answers.append(answer)
-                    for n in numbers:
-                        places[n].leaves.append(len(walked.leaves) - 1)  # type: ignore[union-attr]
+            if path:
+                leaves = [((leaf[0], path, *leaf[1:]), *row) for leaf, row in shard["leaves"].items()]
+            else:
+                leaves = [(leaf, b"", records) for leaf, records in shard["leaves"].items()]
+                leaves += [(("w", "reads", *names), b"", records) for names, (_, records) in shard["reads"].items()]
+            for leaf, answer, records in leaves:
+                if some := renumbered(records):
+                    walked.leaves[leaf] = answer, some
         return walked
 
     def save(
@@ -386,38 +411,31 @@ class Memory:
         """Remember a run that walked all roots."""
         if self.store.folder is None:
             return
-        numbers: dict[Any, list[int]] = {}
-        answers: dict[Any, bytes] = {}
+        leaves: dict[Any, tuple[bytes, int]] = {}
         rows: list[Any] = []
         unsure: list[int] = []
         for process in walked:
-            own: list[list[int]] = []
-            for leaf, answer in zip(process.leaves, process.answers, strict=True):
-                own.append(numbers.setdefault(leaf, []))
-                answers[leaf] = answer
+            first = len(rows)
+            for leaf, (answer, records) in process.leaves.items():
+                leaves[leaf] = answer, records << first | leaves.get(leaf, (b"", 0))[1]
             for record in process.records:
-                number = len(rows)
                 candidate = record.candidate
+                if not record.sure:
+                    unsure.append(len(rows))
                 parts = tuple(part.plain() for part in record.parts)
                 rows.append(((candidate.path, candidate.kind, candidate.name), parts, record.reached))
-                if record.leaves is None:
-                    unsure.append(number)
-                else:
-                    for leaf_number in record.leaves:
-                        own[leaf_number].append(number)
         shards: dict[str, dict[str, Any]] = {}
         star: dict[str, Any] = {"leaves": {}, "reads": {}}
-        packed: dict[bytes, bytes] = {}
-        for leaf, some in numbers.items():
-            raw = array("I", some).tobytes()
-            raw = packed.setdefault(raw, raw)
+        packed: dict[int, int] = {}
+        for leaf, (answer, records) in leaves.items():
+            records = packed.setdefault(records, records)  # the same object: written once
             if leaf[0] == "w" and leaf[1] == "reads":
-                star["reads"][leaf[2:]] = (witness(leaf[2], leaf[3]), raw)
+                star["reads"][leaf[2:]] = (witness(leaf[2], leaf[3]), records)
             elif leaf[0] in ("w", "m"):
-                star["leaves"][leaf] = (b"", raw)
+                star["leaves"][leaf] = records
             else:
                 shard = shards.setdefault(leaf[1], {"leaves": {}})
-                shard["leaves"][(leaf[0], *leaf[2:])] = (answers[leaf], raw)
+                shard["leaves"][(leaf[0], *leaf[2:])] = (answer, records)
         mentioned = {place for row in rows for part in row[1] for place in _paths(part)}
         asked_for = star["leaves"]
         files = {}
@@ -425,7 +443,7 @@ class Memory:
             files[path] = (file.digest, file.module, file.package, file.import_root)
             shard = shards.setdefault(path, {"leaves": {}})
             asked = Asked(file.raw, _Lazy(lambda file=file: lines(file)))  # type: ignore[arg-type,misc]
-            shard["adds"] = {k: digest(v) for k, v in contributions(asked).items() if k in asked_for}
+            shard["adds"] = {k: digest(v) for k, v in contributions(asked, asked_for).items()}
             shard["print"] = plan_print(asked, file.digest, watched)
             shard["marked"] = file.raw.get("marks") is not None
             if path in mentioned:
@@ -448,8 +466,8 @@ class Memory:
             "watched": watched,
             **more,
         }
-        first = marshal.dumps(head)
-        self.store.write(self.key, b"".join([len(first).to_bytes(8, "little"), first, *blobs]))
+        top = marshal.dumps(head)
+        self.store.write(self.key, b"".join([len(top).to_bytes(8, "little"), top, *blobs]))
 
 
 class _Lazy:
@@ -463,12 +481,6 @@ class _Lazy:
         if self._lines is None:
             self._lines = self._read()
         return self._lines[what]
-
-
-def _numbers(raw: bytes) -> array[int]:
-    found: array[int] = array("I")
-    found.frombytes(raw)
-    return found
 
 
 def _paths(part: Any) -> set[str]:
@@ -534,7 +546,7 @@ class Moves:
 _LINE = re.compile(r"\bline (\d+)")
 
 
-def _moved(record: Record, moves: dict[str, Moves | None]) -> bool:
+def moved(record: Record, moves: dict[str, Moves | None]) -> bool:
     """Bring the places of a record to where they are now; False where that cannot be done."""
     try:
         for part in record.parts:
@@ -589,22 +601,3 @@ def _moved_row(row: Row, moves: Any) -> Row:
         (_line(path, group[0], moves), group[1]) if group is not None else None,
         *row[15:],
     )
-
-
-def number_leaves(closures: Iterable[tuple[Record, set[Any]]], answer: Callable[[Any], Any], into: Walked) -> None:
-    """Note on what each record rests, in numbers."""
-    numbers: dict[Any, int] = {}
-    for record, leaves in closures:
-        into.records.append(record)
-        if UNSURE in leaves:
-            continue
-        record.leaves = array("I")
-        for leaf in leaves:
-            if leaf[0] in ("start", "reached"):
-                continue
-            number = numbers.get(leaf)
-            if number is None:
-                number = numbers[leaf] = len(into.leaves)
-                into.leaves.append(leaf)
-                into.answers.append(b"" if leaf[0] in ("w", "m") else digest(answer(leaf)))
-            record.leaves.append(number)

@@ -7,7 +7,7 @@ import hashlib
 import inspect
 import os
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any
@@ -19,7 +19,7 @@ from cgsafe.index.project import File, Project
 from cgsafe.index.trail import Cell
 from cgsafe.owners import Owners
 from cgsafe.parallel import Helper, Queue, available
-from cgsafe.recall import Closures, Memory, Part, Recalled, Record, Walked, answer_of, merged, number_leaves, to_row
+from cgsafe.recall import UNSURE, Closures, Memory, Part, Recalled, Record, Walked, answer_of, digest, merged, to_row
 from cgsafe.roots import (
     NAMED,
     Candidate,
@@ -86,7 +86,7 @@ def analyse(project: Project, settings: Settings, rules: Sequence[type[Rule]], p
         enough = not recalled.records or walker.statistics["functions"] > REMEMBER or len(walked) > 1
         if memory is not None and enough and not outcome.faults and not outcome.rule_failures:
             if recalled.records:
-                walked.append(memory.kept(recalled, project))
+                walked.append(memory.kept(recalled))
             more = {"statistics": outcome.statistics, "cuts": sorted(outcome.cuts)}
             memory.save(project, walked, plan, lines, _watched(walker, plan), more, walker.reader_of)
     finally:
@@ -396,16 +396,7 @@ class Share:
         sites = {node: _sites_part(node, judge) for node in walker.all_nodes() if has_sites(node)}
         outcome = Outcome()
         if notes:
-            closures = Closures()
-            found = []
-            for candidate, (cell, start) in self.walked.items():
-                leaves, cells, own = closures.of(cell, marked)
-                parts = [self._part(start, judge, owners)] if start is not None else []
-                parts += [part for leaf, part in explicit.items() if leaf in leaves]
-                parts += [part for node, part in sites.items() if node in cells]
-                reached = tuple(sorted((path, name) for _, path, name in own))
-                found.append((Record(candidate, parts, reached), leaves))
-            number_leaves(found, self._answer, outcome.walked)
+            self._note(outcome.walked, marked, explicit, sites, judge, owners)
         else:
             parts = [*explicit.values(), *(self._part(s, judge, owners) for s in self.starts), *sites.values()]
             outcome.walked.records.append(Record(Candidate("", "", ""), parts, ()))
@@ -414,6 +405,43 @@ class Share:
         outcome.cuts = set(walker.cuts)
         outcome.rule_failures = dict(self.rules.failures)
         return outcome
+
+    def _note(
+        self,
+        into: Walked,
+        marked: dict[Any, tuple[Start, Cell]],
+        explicit: dict[Any, Part],
+        sites: dict[Node, Part],
+        judge: Judge,
+        owners: Owners,
+    ) -> None:
+        """Record by record, what was found and what it rests on."""
+        closures = Closures()
+        leaves = closures.leaves
+        cells = closures.spread({cell: 1 << n for n, (cell, _) in enumerate(self.walked.values())})
+        reached = {leaf: records for leaf, records in leaves.items() if leaf[0] == "reached"}
+        given: dict[Any, int] = {}
+        while more := {leaf: leaves[leaf] for leaf in marked if leaves.get(leaf, 0) != given.get(leaf, 0)}:
+            given.update(more)
+            for cell, records in closures.spread({marked[leaf][1]: r for leaf, r in more.items()}).items():
+                cells[cell] = cells.get(cell, 0) | records
+        unsure = leaves.pop(UNSURE, 0)
+        for number, (candidate, (_, start)) in enumerate(self.walked.items()):
+            parts = [self._part(start, judge, owners)] if start is not None else []
+            into.records.append(Record(candidate, parts, (), not unsure >> number & 1))
+        for part, records in [
+            *((part, leaves.get(leaf, 0)) for leaf, part in explicit.items()),
+            *((part, cells.get(node, 0)) for node, part in sites.items()),
+        ]:
+            for number in _numbers(records):
+                into.records[number].parts.append(part)
+        for (_, path, name), records in reached.items():
+            for number in _numbers(records):
+                into.records[number].reached += ((path, name),)
+        for leaf, records in leaves.items():
+            if leaf[0] not in ("start", "reached"):
+                answer = b"" if leaf[0] in ("w", "m") else digest(self._answer(leaf))
+                into.leaves[leaf] = answer, records
 
     def _part(self, start: Start, judge: Judge, owners: Owners) -> Part:
         found = found_from(start, judge)
@@ -430,6 +458,14 @@ class Share:
             return self.walker.answers[leaf]
         file = self.walker.project.files.get(leaf[1])
         return answer_of(leaf, Asked(file.raw, self.walker.raw_text(file).lines) if file is not None else None)
+
+
+def _numbers(bits: int) -> Iterator[int]:
+    """The numbers of the bits that are set."""
+    while bits:
+        lowest = bits & -bits
+        yield lowest.bit_length() - 1
+        bits ^= lowest
 
 
 def _sites_part(node: Node, judge: Judge) -> Part:

@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from typing import Any
 
+MANY = 40
+
 
 class Cell:
     """Something that was worked out, and what that rests on."""
@@ -25,17 +27,23 @@ class Cell:
     __slots__ = ("deps",)
 
     def __init__(self) -> None:
-        self.deps: set[Any] = set()
+        self.deps: Any = ()  # a tuple once it is complete: there are many, and most are small
 
     def __enter__(self) -> Cell:
-        stack = TRAIL.stack
-        TRAIL.deps.add(self)
-        stack.append(TRAIL.deps)
-        TRAIL.deps = self.deps
+        deps = TRAIL.deps
+        deps.add(self)
+        TRAIL.stack.append((self, deps))
+        own = self.deps
+        if own.__class__ is tuple:
+            own = self.deps = set(own)
+        TRAIL.deps = own
         return self
 
     def __exit__(self, *_: object) -> None:
-        TRAIL.deps = TRAIL.stack.pop()
+        stack = TRAIL.stack
+        TRAIL.deps = stack.pop()[1]
+        if len(self.deps) <= MANY and not any(cell is self for cell, _ in stack):
+            self.deps = tuple(self.deps)
 
 
 class Trail:
@@ -45,7 +53,7 @@ class Trail:
 
     def __init__(self) -> None:
         self.deps: set[Any] = set()
-        self.stack: list[set[Any]] = []
+        self.stack: list[tuple[Any, set[Any]]] = []
 
     def add(self, what: Any) -> None:
         self.deps.add(what)

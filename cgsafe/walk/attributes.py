@@ -54,11 +54,13 @@ class Attributes:
             if implemented is not None:
                 return implemented  # not remembered: captured code follows fewer
         if name in state.known:
-            TRAIL.deps.add(state.known_cells[name])
+            TRAIL.deps.add(state)
             return state.known[name]
-        cell = Cell()
-        with cell:
+        if self._constructing or self.walker.shallow:
             value = self._attribute(instance, name, frame, node)
+        else:
+            with state:
+                value = self._attribute(instance, name, frame, node)
         if value is not None and self.walker.by_package.of(instance.definition.file.module).names_host(name):
             from cgsafe.walk.calls import on_host
 
@@ -68,7 +70,6 @@ class Attributes:
             depends = name in state.attributes and _may_move(state.attributes[name])  # on who asks: see `_moved`
             if not depends and (found is None or not isinstance(found[1], FunctionDef) or not is_property(found[1])):
                 state.known[name] = value
-                state.known_cells[name] = cell
         return value
 
     def _attribute(self: ClassTable, instance: Instance, name: str, frame: Any, node: ast.AST | None) -> Value | None:

@@ -42,7 +42,6 @@ class State(Cell):
         "generic",
         "hooks",
         "known",
-        "known_cells",
         "label",
         "placeholders",
         "started",
@@ -54,8 +53,7 @@ class State(Cell):
         self.args = args
         self.attributes: dict[str, Value] = {}
         self.known: dict[str, Value | None] = {}  # attributes as they were found once the object was complete
-        self.known_cells: dict[str, Cell] = {}  # what those rest on
-        self.deps: set[Any] = set()  # what making the object rests on, see `cgsafe.index.trail`
+        self.deps: Any = ()  # what the object and what was read from it rest on, see `cgsafe.index.trail`
         self.placeholders: set[str] = set()  # attributes of which the constructor only says that they are None for now
         self.hooks: list[tuple[str, Value]] = []
         self.label = label

@@ -325,7 +325,7 @@ class Definitions:
             info = file.raw["classes"][qualname]
             found = ClassDef(file, qualname, info["lines"][1], info["decorators"])
             self._classes[key] = found
-            found.cell.deps.add(found.unit)
+            found.cell.deps = {found.unit}
             found.bases = [ast.parse(b, mode="eval").body for b in info["bases"]]
             found.names = dict(info["names"])
             for name, method in info["methods"].items():

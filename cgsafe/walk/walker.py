@@ -87,7 +87,7 @@ class Node:
         self.stores: dict[str, Value] = {}  # attributes of the first argument that are set here
         self.result: Value = NEVER
         self.done = False
-        self.deps: set[Any] = set()  # what the outcome rests on, see `cgsafe.index.trail`
+        self.deps: Any = ()  # what the outcome rests on, see `cgsafe.index.trail`
         self.recursed = False
         self.raises = False
         self.result_is_entry = False  # stands for the entry into a root, not for code
@@ -469,7 +469,7 @@ class Walker:
         self._active[key] = position
         self._low.append(position)
         self.statistics["functions"] += 1
-        outer, TRAIL.deps = TRAIL.deps, node.deps
+        outer, TRAIL.deps = TRAIL.deps, set()
         try:
             for _ in range(MAX_REPEATS):
                 started = self.statistics["functions"]
@@ -495,6 +495,7 @@ class Walker:
                 raise
             node.result = UNKNOWN
         finally:
+            node.deps = tuple(TRAIL.deps)
             TRAIL.deps = outer
             node.done = True
             del self._active[key]
