@@ -179,15 +179,7 @@ def around_candidates(walker: Walker, paths: Iterable[str]) -> list[Candidate]:
     """Files whose host code captures, replays or calls what records graphs."""
     files = walker.project.files
     chosen = {p for p in paths if "around" in files[p].index["triggers"]}
-    made: dict[str, set[str]] = {}  # name -> paths of the files that define it with such a word
-    for path in chosen:
-        index = files[path].index
-        lines = index["triggers"]["around"]
-        spans = [(name, first, last) for name, (first, _, last, _, _) in index["functions"].items() if "." not in name]
-        spans += [(name, first, last) for name, places in index["names"].items() for first, last in places]
-        for name, first, last in spans:
-            if any(first <= line <= last for line in lines):
-                made.setdefault(name, set()).add(path)
+    made = around_names(files[p] for p in chosen)
     if made:
         for path in paths:
             for module, attribute, level in files[path].index["imports"].values():
@@ -197,6 +189,22 @@ def around_candidates(walker: Walker, paths: Iterable[str]) -> list[Candidate]:
                     if target is not None and target.path in made[attribute]:
                         chosen.add(path)
     return [Candidate(p, "around", "") for p in sorted(chosen) if walker.tables.is_run(p)]
+
+
+def around_names(files: Iterable[Any]) -> dict[str, set[str]]:
+    """Name -> paths of the files that define it with a word that has to do with graphs."""
+    made: dict[str, set[str]] = {}
+    for file in files:
+        index = file.index
+        lines = index["triggers"].get("around", ())
+        if not lines:
+            continue
+        spans = [(name, first, last) for name, (first, _, last, _, _) in index["functions"].items() if "." not in name]
+        spans += [(name, first, last) for name, places in index["names"].items() for first, last in places]
+        for name, first, last in spans:
+            if any(first <= line <= last for line in lines):
+                made.setdefault(name, set()).add(file.path)
+    return made
 
 
 def _users_of_aliases(walker: Walker, file: Any, spans: list[Any], lines: Any) -> set[str]:

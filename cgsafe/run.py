@@ -25,6 +25,7 @@ from cgsafe.roots import (
     Candidate,
     Start,
     around_candidates,
+    around_names,
     explicit_starts,
     instantiated_names,
     marked_starts,
@@ -228,10 +229,7 @@ def _watched(walker: Walker, plan: Plan) -> frozenset[str]:
     for candidate in plan[0]:
         if candidate.kind == "site" and candidate.name:
             names.update(candidate.name.split("."))
-        elif candidate.kind == "around":
-            index = walker.project.files[candidate.path].raw
-            names.update(name for name in (*index["functions"], *index["names"]) if "." not in name)
-    return frozenset(names)
+    return frozenset({*names, *around_names(walker.project.files.values())})
 
 
 def walk_whole(project: Project, settings: Settings, rules: Sequence[type[Rule]], progress: Progress | None) -> Share:

@@ -222,7 +222,8 @@ class Project:
 
 def module_name(path: str, import_root: str) -> tuple[str, bool]:
     """The dotted module name of a file below its import root, and whether it is a package's `__init__`."""
-    relative = os.path.relpath(path, import_root)
+    inside = import_root + os.sep
+    relative = path[len(inside) :] if path.startswith(inside) else os.path.relpath(path, import_root)
     stem = relative[:-3] if relative.endswith(".py") else relative
     parts = stem.replace(os.sep, "/").split("/")
     package = parts[-1] == "__init__"
