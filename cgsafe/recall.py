@@ -435,7 +435,8 @@ class Memory:
                 star["leaves"][leaf] = records
             else:
                 shard = shards.setdefault(leaf[1], {"leaves": {}})
-                shard["leaves"][(leaf[0], *leaf[2:])] = (answer, records)
+                own = (leaf[0], *leaf[2:])
+                shard["leaves"][own] = (answer, records)
         mentioned = {place for row in rows for part in row[1] for place in _paths(part)}
         asked_for = star["leaves"]
         files = {}
@@ -507,7 +508,7 @@ def plan_print(file: Asked, content: str, watched: frozenset[str]) -> bytes:
 def spans_of(file: Asked) -> Any:
     """The parts of a file that move as a whole: (first line, last line, name, digest of the text), the inner ones last."""
     index = file.index
-    found = []
+    found: list[Any] = []
     for name, spans in index["names"].items():
         found += [(first, last, ("n", name, n)) for n, (first, last) in enumerate(spans)]
     for qualified, info in index["classes"].items():

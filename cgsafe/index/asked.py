@@ -9,10 +9,12 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 
-class Asked(NamedTuple):
+@dataclass(frozen=True)
+class Asked:
     """A file as the questions see it."""
 
     index: dict[str, Any]
