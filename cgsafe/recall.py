@@ -198,8 +198,8 @@ class Closures:
     def __init__(self) -> None:
         self.leaves: dict[Any, int] = {}  # leaf -> records
 
-    def spread(self, seeds: dict[Any, int]) -> dict[Any, int]:
-        """Hand the records of some cells down to all that these rest on; returns the records of each cell."""
+    def spread(self, seeds: dict[Any, int], wanted: Iterable[Any]) -> dict[Any, int]:
+        """Hand the records of some cells down to all that these rest on; returns those of the `wanted` cells."""
         numbers: dict[Any, int] = {}
         below: list[list[int]] = []
         plain: list[list[Any]] = []
@@ -230,7 +230,7 @@ class Closures:
             records = bits[at]
             for leaf in some:
                 leaves[leaf] = leaves.get(leaf, 0) | records
-        return {cell: bits[number] for cell, number in numbers.items()}
+        return {cell: bits[numbers[cell]] for cell in wanted if cell in numbers}
 
     @staticmethod
     def _visit(
@@ -370,20 +370,27 @@ class Memory:
         """The records that still hold, as if they had been walked now."""
         assert self.head is not None
         walked = Walked()
-        new: dict[int, int] = {}
+        new: dict[int, int] = {}  # bit -> bit
+        alive = 0
         for number, row in enumerate(self.head["records"]):
             record = recalled.records.get(Candidate(*row[0]))
             if record is not None:
                 for part in record.parts:
                     part.eager = None if part.module is not None else part.eager
-                new[number] = 1 << len(walked.records)
+                new[1 << number] = 1 << len(walked.records)
+                alive |= 1 << number
                 walked.records.append(record)
         packed: dict[int, int] = {}
 
         def renumbered(records: int) -> int:
             found = packed.get(records)
             if found is None:
-                found = packed[records] = sum(bit for number, bit in new.items() if records >> number & 1)
+                found, rest = 0, records & alive
+                while rest:
+                    lowest = rest & -rest
+                    found |= new[lowest]
+                    rest ^= lowest
+                packed[records] = found
             return found
 
         for path in self.head["shards"]:

@@ -229,13 +229,8 @@ def _callers(walker: Walker, candidate: Candidate, paths: set[str]) -> list[Cand
     file = walker.project.files[candidate.path]
     if not candidate.name:
         return []
-    entry = file.index["functions"][candidate.name]
-    name = candidate.name
-    if entry[3]:
-        if name.rpartition(".")[2] not in ("__init__", "__enter__", "__call__"):
-            return []
-        name = entry[3]
-    if "." in name:
+    name = called_as(file, candidate.name)
+    if not name:
         return []
     found = []
     called: dict[str, list[str]] = {}
@@ -252,6 +247,15 @@ def _callers(walker: Walker, candidate: Candidate, paths: set[str]) -> list[Cand
                 found.append(Candidate(path, "site", qualified))
         found.append(Candidate(path, "site", ""))
     return found
+
+
+def called_as(file: Any, qualified: str) -> str:
+    """The name by which other files may call a function that opens a capture; "" where there is none."""
+    cls = file.index["functions"][qualified][3]
+    if cls and qualified.rpartition(".")[2] not in ("__init__", "__enter__", "__call__"):
+        return ""
+    name = str(cls or qualified)
+    return "" if "." in name else name
 
 
 def start_module(walker: Walker, candidate: Candidate) -> Start | None:

@@ -26,6 +26,7 @@ from cgsafe.roots import (
     Start,
     around_candidates,
     around_names,
+    called_as,
     explicit_starts,
     instantiated_names,
     marked_starts,
@@ -47,7 +48,7 @@ from cgsafe.walk.walker import Node, Walker
 Progress = Callable[[str, int, int], None]
 CHUNK = 12  # roots that a process takes at a time: neighbours share much of what they reach
 MAX_CHUNKS = 20000
-REMEMBER = 4000  # functions walked; where fewer were, the memory is left as it is
+REMEMBER = 15000  # functions walked; where fewer were, the memory is left as it is
 SMALL = 60  # roots; fewer are not worth another process
 Place = tuple[str, str]  # path and qualified name of a class
 
@@ -228,7 +229,7 @@ def _watched(walker: Walker, plan: Plan) -> frozenset[str]:
     names = {"graph", "make_graphed_callables"}
     for candidate in plan[0]:
         if candidate.kind == "site" and candidate.name:
-            names.update(candidate.name.split("."))
+            names.add(called_as(walker.project.files[candidate.path], candidate.name))
     return frozenset({*names, *around_names(walker.project.files.values())})
 
 
@@ -416,15 +417,19 @@ class Share:
         """Record by record, what was found and what it rests on."""
         closures = Closures()
         leaves = closures.leaves
-        cells = closures.spread({cell: 1 << n for n, (cell, _) in enumerate(self.walked.values())})
+        # Those that lead somewhere first: so the sets of records, of which there are many, are small numbers.
+        walked = sorted(
+            self.walked.items(), key=lambda item: item[1][1] is None and item[0].kind not in ("site", "around")
+        )
+        cells = closures.spread({cell: 1 << n for n, (_, (cell, _)) in enumerate(walked)}, sites)
         reached = {leaf: records for leaf, records in leaves.items() if leaf[0] == "reached"}
         given: dict[Any, int] = {}
         while more := {leaf: leaves[leaf] for leaf in marked if leaves.get(leaf, 0) != given.get(leaf, 0)}:
             given.update(more)
-            for cell, records in closures.spread({marked[leaf][1]: r for leaf, r in more.items()}).items():
+            for cell, records in closures.spread({marked[leaf][1]: r for leaf, r in more.items()}, sites).items():
                 cells[cell] = cells.get(cell, 0) | records
         unsure = leaves.pop(UNSURE, 0)
-        for number, (candidate, (_, start)) in enumerate(self.walked.items()):
+        for number, (candidate, (_, start)) in enumerate(walked):
             parts = [self._part(start, judge, owners)] if start is not None else []
             into.records.append(Record(candidate, parts, (), not unsure >> number & 1))
         for part, records in [
@@ -436,10 +441,19 @@ class Share:
         for (_, path, name), records in reached.items():
             for number in _numbers(records):
                 into.records[number].reached += ((path, name),)
+        by_path: dict[str, list[Any]] = {}
         for leaf, records in leaves.items():
-            if leaf[0] not in ("start", "reached"):
-                answer = b"" if leaf[0] in ("w", "m") else digest(self._answer(leaf))
-                into.leaves[leaf] = answer, records
+            if leaf[0] in ("w", "m"):
+                into.leaves[leaf] = b"", records
+            elif leaf[0] not in ("start", "reached"):
+                by_path.setdefault(leaf[1], []).append(leaf)
+        answers = self.walker.answers
+        for path, some in by_path.items():
+            file = self.walker.project.files.get(path)
+            asked = Asked(file.raw, self.walker.lines(file)) if file is not None else None
+            for leaf in some:
+                answer = answers[leaf] if leaf in answers else answer_of(leaf, asked)
+                into.leaves[leaf] = digest(answer), leaves[leaf]
 
     def _part(self, start: Start, judge: Judge, owners: Owners) -> Part:
         found = found_from(start, judge)
@@ -450,12 +464,6 @@ class Share:
                 eager = owners.run_eagerly(start.module)
         rows = tuple(to_row(spot, reach) for spot, reach in found.items())
         return Part((root.kind, root.reason, root.path, root.line, root.function), module, eager, rows, True)
-
-    def _answer(self, leaf: Any) -> Any:
-        if leaf in self.walker.answers:
-            return self.walker.answers[leaf]
-        file = self.walker.project.files.get(leaf[1])
-        return answer_of(leaf, Asked(file.raw, self.walker.raw_text(file).lines) if file is not None else None)
 
 
 def _numbers(bits: int) -> Iterator[int]:

@@ -186,6 +186,11 @@ class Walker:
             self.answers[leaf] = ASKED[kind](Asked(file.raw, self.raw_text(file).lines), *what)
         return self.answers[leaf]
 
+    def lines(self, file: File) -> list[str]:
+        """The lines of a file; they are not kept where nobody needed them yet."""
+        found = self._texts.get(file.path)
+        return (found or Text(self._read(file.path))).lines
+
     def raw_text(self, file: File) -> Text:
         found = self._texts.get(file.path)
         if found is None:
