@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from cgsafe.events import HOST
 from cgsafe.index.asked import innermost
-from cgsafe.index.trail import TRAIL
 from cgsafe.values import UNKNOWN, Class, Const, Dict, Func, Seq, Value, join_all
 
 if TYPE_CHECKING:
