@@ -475,8 +475,8 @@ def marked_starts(walker: Walker) -> dict[Any, tuple[Start, Cell]]:
                 warm.add(REGISTERS)
             given = _given(walker, body)
         root = Root(kind, reason, path, line, function)
-        start = Start(root, body, True, frozenset(warm), given, warmed=_warmed(walker, path))
-        starts[("start", "body", (owner, line))] = start, cell
+        warmed = _warmed(walker, path)
+        starts[("start", "body", (owner, line))] = Start(root, body, True, frozenset(warm), given, warmed=warmed), cell
     for key, (place, callee, args) in walker.graphed_callables.items():
         cell = Cell()
         with cell:
