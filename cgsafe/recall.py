@@ -29,7 +29,7 @@ from cgsafe.trace import Reach, Reaches, Spot, add, eager_guess, lowered
 
 Place = tuple[str, str]
 Row = tuple[Any, ...]
-KEEP = 6  # memories of projects; the oldest go first
+KEEP = 24  # memories of projects; the oldest go first
 UNSURE = ("unsure",)
 
 
