@@ -1,4 +1,4 @@
-"""What is remembered between runs, in the user's cache folder: indexes by content, and outcomes of whole runs.
+"""What is remembered between runs, in the user's cache folder: indexes by content, and what runs found.
 
 Plain data only (`marshal`), never pickles, and never inside the checked project: nothing that a repository ships can
 reach it. Whatever is missing or broken is worked out anew.
@@ -15,8 +15,7 @@ from typing import Any
 
 from cgsafe import __version__
 
-KEEP_RUNS = 24  # outcomes that are kept; the oldest go first
-KEEP_INDEXES = 12
+KEEP_INDEXES = 12  # the oldest go first
 
 
 def folder() -> Path | None:
@@ -68,11 +67,21 @@ class Store:
         """Remember a value of plain data. A folder that cannot be written is no fault."""
         if self.folder is None:
             return
+        try:
+            data = marshal.dumps((key, value))
+        except ValueError:
+            return
+        self.write(key, data)
+
+    def write(self, key: str, data: bytes) -> None:
+        """As `save`, for a value that is in bytes already."""
+        if self.folder is None:
+            return
         path = self.folder / f"{key}.marshal"
         draft = path.with_name(f"{key}.{os.getpid()}.draft")
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            draft.write_bytes(marshal.dumps((key, value)))
+            draft.write_bytes(data)
             draft.replace(path)
             self._prune()
         except (OSError, ValueError):

@@ -76,7 +76,7 @@ def _parameters(node: Any, directive: Directive, comments: Comments) -> list[str
 
 def is_cut(definition: Any) -> bool:
     """Whether a function or class, or the class that a method belongs to, is marked as not captured."""
-    marks = definition.file.index.get("marks")
+    marks = definition.file.raw.get("marks")
     if marks is None:
         return False
     owner = getattr(definition, "cls", None)

@@ -9,6 +9,7 @@ from typing import Any
 
 from cgsafe.events import HOST, region
 from cgsafe.findings import Root
+from cgsafe.index.trail import TRAIL, Cell
 from cgsafe.marks import is_cut
 from cgsafe.site_events import REGISTERS
 from cgsafe.values import FALSE, Class, Compiled, Func, Instance, Value, parts_of
@@ -179,15 +180,7 @@ def around_candidates(walker: Walker, paths: Iterable[str]) -> list[Candidate]:
     """Files whose host code captures, replays or calls what records graphs."""
     files = walker.project.files
     chosen = {p for p in paths if "around" in files[p].index["triggers"]}
-    made: dict[str, set[str]] = {}  # name -> paths of the files that define it with such a word
-    for path in chosen:
-        index = files[path].index
-        lines = index["triggers"]["around"]
-        spans = [(name, first, last) for name, (first, _, last, _, _) in index["functions"].items() if "." not in name]
-        spans += [(name, first, last) for name, places in index["names"].items() for first, last in places]
-        for name, first, last in spans:
-            if any(first <= line <= last for line in lines):
-                made.setdefault(name, set()).add(path)
+    made = around_names(files[p] for p in chosen)
     if made:
         for path in paths:
             for module, attribute, level in files[path].index["imports"].values():
@@ -197,6 +190,22 @@ def around_candidates(walker: Walker, paths: Iterable[str]) -> list[Candidate]:
                     if target is not None and target.path in made[attribute]:
                         chosen.add(path)
     return [Candidate(p, "around", "") for p in sorted(chosen) if walker.tables.is_run(p)]
+
+
+def around_names(files: Iterable[Any]) -> dict[str, set[str]]:
+    """Name -> paths of the files that define it with a word that has to do with graphs."""
+    made: dict[str, set[str]] = {}
+    for file in files:
+        index = file.index
+        lines = index["triggers"].get("around", ())
+        if not lines:
+            continue
+        spans = [(name, first, last) for name, (first, _, last, _, _) in index["functions"].items() if "." not in name]
+        spans += [(name, first, last) for name, places in index["names"].items() for first, last in places]
+        for name, first, last in spans:
+            if any(first <= line <= last for line in lines):
+                made.setdefault(name, set()).add(file.path)
+    return made
 
 
 def _users_of_aliases(walker: Walker, file: Any, spans: list[Any], lines: Any) -> set[str]:
@@ -221,13 +230,8 @@ def _callers(walker: Walker, candidate: Candidate, paths: set[str]) -> list[Cand
     file = walker.project.files[candidate.path]
     if not candidate.name:
         return []
-    entry = file.index["functions"][candidate.name]
-    name = candidate.name
-    if entry[3]:
-        if name.rpartition(".")[2] not in ("__init__", "__enter__", "__call__"):
-            return []
-        name = entry[3]
-    if "." in name:
+    name = called_as(file, candidate.name)
+    if not name:
         return []
     found = []
     called: dict[str, list[str]] = {}
@@ -244,6 +248,15 @@ def _callers(walker: Walker, candidate: Candidate, paths: set[str]) -> list[Cand
                 found.append(Candidate(path, "site", qualified))
         found.append(Candidate(path, "site", ""))
     return found
+
+
+def called_as(file: Any, qualified: str) -> str:
+    """The name by which other files may call a function that opens a capture; "" where there is none."""
+    cls = file.index["functions"][qualified][3]
+    if cls and qualified.rpartition(".")[2] not in ("__init__", "__enter__", "__call__"):
+        return ""
+    name = str(cls or qualified)
+    return "" if "." in name else name
 
 
 def start_module(walker: Walker, candidate: Candidate) -> Start | None:
@@ -358,7 +371,7 @@ def _is_stub(walker: Walker, function: FunctionDef) -> bool:
     import ast
 
     try:
-        body = function.shape(walker.text(function.file)).body
+        body = walker.shape(function).body
     except (SyntaxError, ValueError, RecursionError):
         return True
     real = [s for s in body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant))]
@@ -425,6 +438,7 @@ def _walk_site(walker: Walker, candidate: Candidate) -> None:
     ]
     node = Node(None, HOST, (), None)
     walker.module_nodes[file.path] = node
+    TRAIL.deps.add(node)
     frame = Frame(walker, node, None, file, 0)
     frame.env["__name__"] = _main()
     try:
@@ -441,7 +455,12 @@ def _main() -> Value:
 
 def explicit_starts(walker: Walker) -> list[Start]:
     """The captures that the walked host code opens, in a fixed order."""
-    starts: list[Start] = []
+    return [start for start, _ in marked_starts(walker).values()]
+
+
+def marked_starts(walker: Walker) -> dict[Any, tuple[Start, Cell]]:
+    """The same, each under the leaf that is noted where its capture is opened."""
+    starts: dict[Any, tuple[Start, Cell]] = {}
     for (owner, line), body in walker.capture_bodies.items():
         definition = owner.definition
         if definition is not None:
@@ -452,18 +471,26 @@ def explicit_starts(walker: Walker) -> list[Start]:
             ((k, r) for at, k, r, b in owner.sites if b is body), ("graph-context", "a capture opens here")
         )
         warm = set(body.warm)
-        if path in walker.project.files and REGISTERS in walker.file_text(walker.project.files[path]):
-            warm.add(REGISTERS)
+        cell = Cell()
+        with cell:
+            if path in walker.project.files and walker.ask(walker.project.files[path], "has", REGISTERS):
+                warm.add(REGISTERS)
+            given = _given(walker, body)
         root = Root(kind, reason, path, line, function)
-        starts.append(Start(root, body, True, frozenset(warm), _given(walker, body), warmed=_warmed(walker, path)))
-    for place, callee, args in walker.graphed_callables.values():
-        start = _graphed_start(walker, place, callee, args)
+        warmed = _warmed(walker, path)
+        starts[("start", "body", (owner, line))] = Start(root, body, True, frozenset(warm), given, warmed=warmed), cell
+    for key, (place, callee, args) in walker.graphed_callables.items():
+        cell = Cell()
+        with cell:
+            start = _graphed_start(walker, place, callee, args)
         if start is not None:
-            starts.append(start)
+            starts[("start", "callable", key)] = start, cell
     for site, compiled in list(walker.capturing_compiles.items()):
-        start = _compiled_start(walker, site, compiled)
+        cell = Cell()
+        with cell:
+            start = _compiled_start(walker, site, compiled)
         if start is not None:
-            starts.append(start)
+            starts[("start", "compile", site)] = start, cell
     return starts
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from cgsafe.events import CaptureSite, DeviceWait, HostCopy, HostRead, SiteEvent, SizeRead, TruthTest
-from cgsafe.findings import Confidence, Edit, Fix, Root, Severity, Step
+from cgsafe.findings import Confidence, Fix, Root, Severity, Step
 from cgsafe.forks import stream_hazards
 from cgsafe.owners import Owners
 from cgsafe.roots import Start
@@ -113,6 +113,28 @@ def collect(starts: Iterable[Start], judge: Judge, reaches: Reaches, owners: Own
 
 
 def _from_root(start: Start, judge: Judge, reaches: Reaches, owners: Owners) -> None:
+    best = found_from(start, judge)
+    if start.module is not None and any(reach.confidence > Confidence.LOW for reach in best.values()):
+        lowered(best.values(), eager_guess(owners.run_eagerly(start.module), start.module.name))
+    for spot, reach in best.items():
+        add(reaches, spot, reach)
+
+
+def eager_guess(eager: str, module: str) -> str:
+    """Why what a module reaches is a guess; "" where nobody runs it outside of graphs."""
+    return f"{eager} seems to run `{module}`, outside of graphs" if eager else ""
+
+
+def lowered(found: Iterable[Reach], guess: str) -> None:
+    """Make guesses of what a root reaches, where there is a reason to."""
+    if guess:
+        for reach in found:
+            reach.confidence = int(Confidence.LOW)
+            reach.message += f"; {guess}"
+
+
+def found_from(start: Start, judge: Judge) -> dict[Spot, Reach]:
+    """What a root runs into, by its shortest path, whoever runs it."""
     parents: dict[Node, tuple[Node, int] | None] = {start.node: None}
     queue = [start.node]
     best: dict[Spot, Reach] = {}
@@ -129,16 +151,9 @@ def _from_root(start: Start, judge: Judge, reaches: Reaches, owners: Owners) -> 
         if node in parents:
             for rule, hit in judge.rules.judge(event):
                 _add(best, start, node, parents, event, rule, hit)
-    if start.module is not None and any(reach.confidence > Confidence.LOW for reach in best.values()):
-        guess = start.guess
-        if not guess and (eager := owners.run_eagerly(start.module)):
-            guess = f"{eager} seems to run `{start.module.name}`, outside of graphs"
-        if guess:
-            for reach in best.values():
-                reach.confidence = int(Confidence.LOW)
-                reach.message += f"; {guess}"
-    for spot, reach in best.items():
-        add(reaches, spot, reach)
+    if start.module is not None and start.guess:
+        lowered(best.values(), start.guess)
+    return best
 
 
 def node_order(node: Node) -> tuple[str, str]:
@@ -214,6 +229,11 @@ def steps_to(node: Node, parents: dict[Node, Any]) -> list[Step]:
     return steps
 
 
+def has_sites(node: Node) -> bool:
+    """True where something is stated about the place of a capture."""
+    return any(isinstance(event, SiteEvent) for event in node.events.values())
+
+
 _CAPTURE = "a CUDA graph capture is opened here"
 _AROUND = "host code around a capture or a replay"
 
@@ -242,87 +262,6 @@ def capture_sites(nodes: Iterable[Node], judge: Judge, reaches: Reaches) -> None
                 event.source,
             )
             add(reaches, spot, reach)
-
-
-def to_plain(reaches: Reaches) -> list[Any]:
-    """The reaches as plain data, for the cache."""
-    roots: dict[Root, int] = {}
-    steps: dict[Step, int] = {}
-    rows = []
-    for spot in sorted(reaches):
-        for reach in reaches[spot].values():
-            root = roots.setdefault(reach.root, len(roots))
-            way = tuple(steps.setdefault(s, len(steps)) for s in reach.steps)
-            fix = None
-            if reach.fix is not None:
-                edits = tuple(tuple(vars(e).values()) for e in reach.fix.edits)
-                fix = (reach.fix.description, reach.fix.safety, edits, reach.fix.transform)
-            rows.append(
-                (
-                    *spot,
-                    root,
-                    way,
-                    reach.confidence,
-                    reach.message,
-                    reach.severity.value,
-                    fix,
-                    reach.end,
-                    reach.name,
-                    reach.function,
-                    reach.source,
-                    reach.group,
-                    reach.region,
-                    reach.accepted,
-                )
-            )
-    return [
-        [(r.kind, r.reason, r.path, r.line, r.function) for r in roots],
-        [(s.path, s.line, s.function, s.note) for s in steps],
-        rows,
-    ]
-
-
-def from_plain(data: list[Any]) -> Reaches:
-    """The inverse of `to_plain`."""
-    roots = [Root(*r) for r in data[0]]
-    steps = [Step(*s) for s in data[1]]
-    reaches: Reaches = {}
-    for (
-        code,
-        path,
-        line,
-        column,
-        root,
-        way,
-        confidence,
-        message,
-        severity,
-        fix,
-        end,
-        name,
-        function,
-        source,
-        group,
-        region,
-        accepted,
-    ) in data[2]:
-        reach = Reach(
-            roots[root],
-            tuple(steps[i] for i in way),
-            confidence,
-            message,
-            Severity(severity),
-            Fix(fix[0], fix[1], tuple(Edit(*e) for e in fix[2]), fix[3]) if fix is not None else None,
-            end,
-            name,
-            function,
-            source,
-            group,
-            region,
-            accepted,
-        )
-        reaches.setdefault(Spot(code, path, line, column), {})[root_key(reach.root)] = reach
-    return reaches
 
 
 def fingerprint(code: str, module: str, function: str, source: str, ordinal: int) -> str:

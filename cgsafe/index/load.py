@@ -6,6 +6,8 @@ import gc
 import hashlib
 import marshal
 import os
+import stat
+import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
@@ -19,6 +21,8 @@ from cgsafe.settings import Settings
 from cgsafe.source import STDIN, Projects, Source, read
 
 Progress = Callable[[str, int, int], None]
+TICK = 2_000_000_000  # nanoseconds; no file system in use counts more coarsely
+MANY = 60  # files that changed since their indexes were written; with more they are written anew
 SMALL = 200  # files; fewer are not worth another process
 
 
@@ -34,10 +38,11 @@ def load_project(paths: list[str], settings: Settings, progress: Progress | None
             gc.enable()
     project = Project()
     surroundings = Projects()
+    roots: dict[str, str] = {}  # folder -> its import root
     for path, digest in digests.items():
         index = indexes.get(digest)
         if index is not None:
-            project.add(_file(surroundings, path, digest, index))
+            project.add(_file(surroundings, roots, path, digest, index))
         elif digest in faults:
             line, message = faults[digest]
             problems.append(Problem(path, line, message))
@@ -45,16 +50,49 @@ def load_project(paths: list[str], settings: Settings, progress: Progress | None
 
 
 def _digests(paths: list[str], settings: Settings) -> tuple[dict[str, str], list[Problem]]:
-    """The content hash of each readable file."""
+    """The content hash of each readable file; of one that was not touched since its last reading, as it was then."""
     digests: dict[str, str] = {}
     problems: list[Problem] = []
+    store = Store("stamps", KEEP_INDEXES) if settings.cache else None
+    key = hashlib.blake2b(
+        "\0".join([tool_stamp(), *paths]).encode(errors="surrogateescape"), digest_size=16
+    ).hexdigest()
+    known = (store.load(key) or {}) if store is not None else {}
+    given = settings.contents or {}
+    fresh = False
     for path in paths:
+        stamp = _stamp(path) if store is not None and path not in given else None
+        noted = known.get(path)
+        if noted is not None and noted[0] == stamp:
+            digests[path] = noted[1]
+            continue
         source = read(path, settings.stdin, settings.contents)
         if isinstance(source, Problem):
             problems.append(source)
-        else:
-            digests[path] = source.digest
+            continue
+        digests[path] = source.digest
+        if stamp is not None and stamp == _stamp(path) and _settled(stamp):
+            known[path] = stamp, source.digest
+            fresh = True
+    if store is not None and fresh:
+        store.save(key, {path: known[path] for path in paths if path in known})
     return digests, problems
+
+
+def _stamp(path: str) -> tuple[int, ...] | None:
+    """Changes whenever a regular file does, but for changes within the same tick of the clock."""
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    if not stat.S_ISREG(status.st_mode):
+        return None
+    return (status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_dev)
+
+
+def _settled(stamp: tuple[int, ...]) -> bool:
+    """True where the last change is so long ago that one more would be seen."""
+    return time.time_ns() - max(stamp[1], stamp[2]) > TICK
 
 
 Indexes = dict[str, dict[str, Any]]
@@ -70,10 +108,17 @@ def _indexes(digests: dict[str, str], settings: Settings, progress: Progress | N
         known = store.load(key)
     indexes: Indexes = {}
     faults: Faults = {}
+    late: Any = None
     if known is not None:
         wanted = set(digests.values())
         indexes = {d: i for d, i in known[0].items() if d in wanted}
         faults = {d: f for d, f in known[1].items() if d in wanted}
+        if len(indexes) + len(faults) < len(wanted):
+            assert store is not None
+            late = store.load(f"{key}-late")  # of files that changed since
+            if late is not None:
+                indexes.update((d, i) for d, i in late[0].items() if d in wanted)
+                faults.update((d, f) for d, f in late[1].items() if d in wanted)
     missing: dict[str, str] = {}
     for path, digest in digests.items():
         if digest not in indexes and digest not in faults:
@@ -81,7 +126,15 @@ def _indexes(digests: dict[str, str], settings: Settings, progress: Progress | N
     if missing:
         _build_all(sorted((path, digest) for digest, path in missing.items()), settings, progress, indexes, faults)
         if store is not None:
-            store.save(key, (indexes, faults))
+            first = set(known[0]) | set(known[1]) if known is not None else set()
+            newer = (
+                {d: i for d, i in indexes.items() if d not in first},
+                {d: f for d, f in faults.items() if d not in first},
+            )
+            if known is not None and len(newer[0]) + len(newer[1]) <= MANY:
+                store.save(f"{key}-late", newer)
+            else:
+                store.save(key, (indexes, faults))
     return indexes, faults
 
 
@@ -142,9 +195,12 @@ def _build_share(files: list[tuple[str, str]], settings: Settings, progress: Pro
     return indexes, faults
 
 
-def _file(surroundings: Projects, path: str, digest: str, index: dict[str, Any]) -> File:
+def _file(surroundings: Projects, roots: dict[str, str], path: str, digest: str, index: dict[str, Any]) -> File:
     where = path if path != STDIN else os.path.join(os.getcwd(), "<stdin>.py")
-    root = surroundings.around(os.path.dirname(where)).import_root
+    folder = os.path.dirname(where)
+    root = roots.get(folder)
+    if root is None:
+        root = roots[folder] = surroundings.around(folder).import_root
     name, package = module_name(where, root)
     return File(path, name, package, root, digest, index)
 

@@ -6,6 +6,8 @@ import os
 import sys
 from typing import Any, NamedTuple
 
+from cgsafe.index.trail import TRAIL, Cell
+
 # Packages that checked code means when it names them, whatever lies around.
 _OTHERS = frozenset((*sys.stdlib_module_names, "torch", "numpy", "triton"))
 
@@ -19,9 +21,12 @@ class Entity(NamedTuple):
 
 
 class File:
-    """One known file with its index."""
+    """One known file with its index.
 
-    __slots__ = ("digest", "import_root", "index", "module", "package", "path", "reported")
+    `index` notes that the whole file was looked at; `raw` is for those who note more exactly what they looked at.
+    """
+
+    __slots__ = ("digest", "import_root", "module", "package", "path", "raw", "reported")
 
     def __init__(self, path: str, module: str, package: bool, import_root: str, digest: str, index: dict[str, Any]):
         self.path = path
@@ -29,8 +34,13 @@ class File:
         self.package = package
         self.import_root = import_root
         self.digest = digest
-        self.index = index
+        self.raw = index
         self.reported = False
+
+    @property
+    def index(self) -> dict[str, Any]:
+        TRAIL.deps.add(("t", self.path))
+        return self.raw
 
     def __repr__(self) -> str:
         return f"File({self.module})"
@@ -49,6 +59,7 @@ class Project:
         self.roots: list[str] = []
         self._prefixes: set[tuple[str, str]] = set()
         self._resolved: dict[tuple[str, str], Entity | None] = {}
+        self._cells: dict[tuple[str, str], Cell] = {}  # what those rest on
         self._resolving: list[tuple[str, str]] = []
         self._cut: set[tuple[str, str]] = set()
         self._importers: dict[str, list[tuple[File, str]]] | None = None
@@ -56,11 +67,12 @@ class Project:
 
     def importers(self, name: str) -> list[tuple[File, str]]:
         """The files that import something of that name at their top, and what they call it; in the order of paths."""
+        TRAIL.deps.add(("w", "imported", name))
         if self._importers is None:
             self._importers = {}
             for path in sorted(self.files):
                 file = self.files[path]
-                for local, (_, attribute, _) in file.index["imports"].items():
+                for local, (_, attribute, _) in file.raw["imports"].items():
                     if attribute is not None:
                         self._importers.setdefault(attribute, []).append((file, local))
         return self._importers.get(name, [])
@@ -70,12 +82,13 @@ class Project:
 
         In the order of paths; methods are left out.
         """
+        TRAIL.deps.add(("w", "decorated", name))
         if self._decorated is None:
             self._decorated = {}
             for path in sorted(self.files):
                 file = self.files[path]
-                found = [("functions", q, e[4]) for q, e in file.index["functions"].items() if e[4] and not e[3]]
-                found += [("classes", q, i["decorators"]) for q, i in file.index["classes"].items() if i["decorators"]]
+                found = [("functions", q, e[4]) for q, e in file.raw["functions"].items() if e[4] and not e[3]]
+                found += [("classes", q, i["decorators"]) for q, i in file.raw["classes"].items() if i["decorators"]]
                 for kind, qualified, decorators in found:
                     for last in dict.fromkeys(d.rpartition(".")[2] for d in decorators):
                         self._decorated.setdefault(last, []).append((file, kind, qualified))
@@ -95,6 +108,7 @@ class Project:
 
     def find_module(self, name: str, asking: File | None = None) -> File | None:
         """The file of a module by absolute dotted name."""
+        TRAIL.deps.add(("m", name))
         top = name.partition(".")[0]
         if top in _OTHERS and (asking is None or asking.module.partition(".")[0] != top):
             return None  # a stray `torch.py` or a stub in some folder is not what runs
@@ -119,6 +133,7 @@ class Project:
 
     def is_namespace(self, name: str, asking: File) -> bool:
         """True where `name` is a folder of known modules without a file of its own."""
+        TRAIL.deps.add(("m", name))
         return (asking.import_root, name) in self._prefixes
 
     def absolute(self, file: File, module: str, level: int) -> str:
@@ -134,13 +149,19 @@ class Project:
     def resolve(self, file: File, name: str) -> Entity | None:
         """What the plain name `name` stands for at module level of `file`; None where it is not defined there."""
         key = (file.path, name)
+        cell = self._cells.get(key)
+        if cell is None:
+            cell = self._cells[key] = Cell()
         if key in self._resolved:
+            TRAIL.deps.add(cell)
             return self._resolved[key]
         if key in self._resolving:
+            TRAIL.deps.add(cell)
             self._cut.update(self._resolving)  # a cycle of re-exports ends here: what these lack, others may find yet
             return None
         self._resolving.append(key)
-        found = self._resolve(file, name)
+        with cell:
+            found = self._resolve(file, name)
         self._resolving.pop()
         if found is not None or key not in self._cut:
             self._resolved[key] = found
@@ -149,7 +170,8 @@ class Project:
         return found
 
     def _resolve(self, file: File, name: str) -> Entity | None:
-        index = file.index
+        index = file.raw
+        TRAIL.deps.add(("r", file.path, name))
         if name in index["functions"]:
             return Entity("function", file, name)
         if name in index["classes"]:
@@ -200,7 +222,8 @@ class Project:
 
 def module_name(path: str, import_root: str) -> tuple[str, bool]:
     """The dotted module name of a file below its import root, and whether it is a package's `__init__`."""
-    relative = os.path.relpath(path, import_root)
+    inside = import_root + os.sep
+    relative = path[len(inside) :] if path.startswith(inside) else os.path.relpath(path, import_root)
     stem = relative[:-3] if relative.endswith(".py") else relative
     parts = stem.replace(os.sep, "/").split("/")
     package = parts[-1] == "__init__"

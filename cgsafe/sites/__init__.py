@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cgsafe.index.trail import TRAIL
 from cgsafe.sites.code import Code
 
 
@@ -32,3 +33,4 @@ def read_sites(walker: Any, path: str) -> None:
         node = Node(None, HOST, (), None)
         node.events.update(log.events)
         walker.site_nodes.append(node)
+        TRAIL.deps.add(node)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from cgsafe.index.project import File
+from cgsafe.index.trail import TRAIL
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
@@ -213,6 +214,7 @@ class Code:
         return list(dict.fromkeys(file for file, _ in self.project.importers(name)))
 
     def module(self, file: File) -> Module | None:
+        TRAIL.deps.add(("t", file.path))
         if file.path not in self._modules:
             text = self.walker.text(file)
             try:

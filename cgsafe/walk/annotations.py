@@ -122,10 +122,7 @@ _INNER_FIRST = {
 def annotation_value(walker: Walker, definition: FunctionDef, node: ast.expr, region: Region) -> Value:
     """The value that an annotation promises; unknown where it says nothing of use."""
     key = (node, definition.cls)
-    found = walker.annotations.get(key)
-    if found is None:
-        found = walker.annotations[key] = _Reader(walker, definition.file, definition).read(node)
-    return found
+    return walker.annotations.of(key, lambda: _Reader(walker, definition.file, definition).read(node))  # type: ignore[no-any-return]
 
 
 def annotation_in_file(walker: Walker, file: Any, node: ast.expr) -> Value:
@@ -212,11 +209,11 @@ class _Reader:
         """What a name stands for that its module binds once, as in `Bounds = tuple[int, ...]`; None for other names."""
         entity = self.walker.project.resolve(self.file, name)
         file = entity.file if entity is not None and entity.kind not in ("class", "function") else None
-        spans = file.index["names"].get(entity.name, ()) if entity is not None and file is not None else ()
+        spans = file.raw["names"].get(entity.name, ()) if entity is not None and file is not None else ()  # as resolved
         if file is None or len(spans) != 1:
             return None
         try:
-            body, _ = self.walker.text(file).parse(*spans[0])
+            body, _ = self.walker.raw_text(file).parse(*spans[0])
         except (SyntaxError, ValueError):
             return None
         value = getattr(body[0], "value", None) if len(body) == 1 else None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-import re
 from typing import TYPE_CHECKING, Any
 
 from cgsafe.events import HOST, Place
+from cgsafe.index.asked import assigned_names
+from cgsafe.index.trail import TRAIL, Cell
 from cgsafe.values import (
     MAX_PARTS,
     NONE,
@@ -53,8 +54,13 @@ class Attributes:
             if implemented is not None:
                 return implemented  # not remembered: captured code follows fewer
         if name in state.known:
+            TRAIL.deps.add(state)
             return state.known[name]
-        value = self._attribute(instance, name, frame, node)
+        if self._constructing or self.walker.shallow:
+            value = self._attribute(instance, name, frame, node)
+        else:
+            with state:
+                value = self._attribute(instance, name, frame, node)
         if value is not None and self.walker.by_package.of(instance.definition.file.module).names_host(name):
             from cgsafe.walk.calls import on_host
 
@@ -128,16 +134,17 @@ class Attributes:
 
     def _hot_implementations(self: ClassTable, definition: ClassDef, name: str) -> Value | None:
         """Methods that stand for an abstract one; None where it is not abstract, or nothing stands for it."""
-        key = (definition, name)
-        if key not in self._hot:
+
+        def work() -> Value | None:
             found = self.find(definition, name)
             methods: list[Value] = []
             if found is not None and isinstance(found[1], FunctionDef) and self.is_abstract(found[1]):
                 if not is_property(found[1]):
                     methods = self.implementations(definition, name, MAX_HOT_SUBCLASSES, MAX_HOT_SUBCLASSES)
             # As many as a union holds, in the order of their files: each stands for the others.
-            self._hot[key] = join_all(methods[:MAX_PARTS]) if methods else None
-        return self._hot[key]
+            return join_all(methods[:MAX_PARTS]) if methods else None
+
+        return self._hot.of((definition, name), work)  # type: ignore[no-any-return]
 
     def implementations(
         self: ClassTable, definition: ClassDef, name: str, limit: int, most: int = MAX_SUBCLASSES
@@ -165,13 +172,16 @@ class Attributes:
 
     def _asks(self: ClassTable, function: FunctionDef) -> bool:
         try:
-            shape = function.shape(self.walker.text(function.file))
+            shape = self.walker.shape(function)
         except (SyntaxError, ValueError, RecursionError):
             return False
         return len(shape.params) == 1 and not shape.kwonly
 
     def is_abstract(self: ClassTable, function: FunctionDef) -> bool:
         """`raise NotImplementedError` as all of a body, an abstract method, or a method that a protocol only names."""
+        TRAIL.deps.add(_about(function, "abstract"))
+        if function.cls is not None:
+            TRAIL.deps.add(function.cls.cell)
         known = self._abstract.get(function)
         if known is None:
             known = self._abstract[function] = self._is_abstract(function)
@@ -180,7 +190,7 @@ class Attributes:
     def _is_abstract(self: ClassTable, function: FunctionDef) -> bool:
         if any(d.endswith("abstractmethod") for d in function.decorators):
             return True
-        text = self.walker.text(function.file)
+        text = self.walker.raw_text(function.file)
         named = self._is_protocol(function.cls)
         if not named and not any(
             "NotImplementedError" in line for line in text.lines[function.first - 1 : function.last]
@@ -196,7 +206,7 @@ class Attributes:
         return bool(real) and isinstance(real[0], ast.Raise)
 
     def _is_protocol(self: ClassTable, definition: ClassDef | None) -> bool:
-        info = definition.file.index["classes"].get(definition.qualname) if definition is not None else None
+        info = definition.file.raw["classes"].get(definition.qualname) if definition is not None else None
         bases = info["bases"] if info is not None else ()  # a class inside a function is not in the index
         return any(b.partition("[")[0].rpartition(".")[2] == "Protocol" for b in bases)
 
@@ -248,7 +258,7 @@ class Attributes:
             return None, 0
         first, last = what[-1]
         try:
-            body, offset = self.walker.text(owner.file).parse(first, last)
+            body, offset = self.walker.raw_text(owner.file).parse(first, last)
         except SyntaxError:
             return None, 0
         for statement in body:
@@ -261,6 +271,7 @@ class Attributes:
 
     def _class_name(self: ClassTable, owner: ClassDef, name: str) -> Value | None:
         key = (owner, name)
+        TRAIL.deps.add(owner.cell)
         found = self._class_names.get(key)
         if found is not None:
             return found
@@ -270,7 +281,8 @@ class Attributes:
         floor = self._active[key] = self.walker.enter()
         before, self.walker.shallow = self.walker.shallow, False
         try:
-            value = self._evaluate_class_name(owner, name)
+            with owner.cell:
+                value = self._evaluate_class_name(owner, name)
         finally:
             del self._active[key]
             self.walker.shallow = before
@@ -323,9 +335,11 @@ class Attributes:
 
     def _annotation(self: ClassTable, definition: ClassDef, name: str) -> Value | None:
         key = (definition, name)
+        TRAIL.deps.add(definition.cell)
         if key not in self._annotations:
             self._annotations[key] = None  # a class whose annotation leads back to it ends here
-            self._annotations[key] = self._read_annotation(definition, name)
+            with definition.cell:
+                self._annotations[key] = self._read_annotation(definition, name)
         return self._annotations[key]
 
     def _read_annotation(self: ClassTable, definition: ClassDef, name: str) -> Value | None:
@@ -341,14 +355,16 @@ class Attributes:
     def late(self: ClassTable, instance: Instance, name: str) -> Value | None:
         """What methods other than the constructor assign to an attribute; None where none does."""
         definition = instance.definition
+        TRAIL.deps.add(definition.cell)
         table = self._assigning.get(definition)
         if table is None:
             table = self._assigning[definition] = {}
-            for entry in self.mro(definition):
-                if isinstance(entry, ClassDef):
-                    for method in entry.methods.values():
-                        for assigned in self._assigned_by(method):
-                            table.setdefault(assigned, []).append((method, entry))
+            with definition.cell:
+                for entry in self.mro(definition):
+                    if isinstance(entry, ClassDef):
+                        for method in entry.methods.values():
+                            for assigned in self._assigned_by(method):
+                                table.setdefault(assigned, []).append((method, entry))
         values = [
             value
             for method, entry in table.get(name, ())
@@ -363,9 +379,9 @@ class Attributes:
         if init is None:
             return None
         method = init[1]
-        text = self.walker.text(method.file)
+        text = self.walker.raw_text(method.file)
         try:
-            body = method.shape(text).body
+            body = self.walker.shape(method).body
         except (SyntaxError, ValueError, RecursionError):
             return None
         for statement in body:
@@ -399,19 +415,23 @@ class Attributes:
         """
         found = self._late.get(method)
         if found is None:
-            self._late[method] = []  # while it runs
-            found = self._late[method] = self._run_for(method, owner, self.generic(owner))
-        return found
+            cell = Cell()
+            self._late[method] = [], cell  # while it runs
+            with cell:
+                found = self._late[method] = self._run_for(method, owner, self.generic(owner)), cell
+        else:
+            TRAIL.deps.add(found[1])
+        return found[0]
 
     def _assigned_by(self: ClassTable, method: FunctionDef) -> frozenset[str]:
+        TRAIL.deps.add(_about(method, "sets"))
         found = self._assigners.get(method)
         if found is None:
             if method.name in ("__init__", "__post_init__"):
                 found = frozenset()
             else:
-                lines = self.walker.text(method.file).lines[method.first - 1 : method.last]
-                text = "\n".join(lines)
-                found = frozenset(_assigned_names(text)) if "self" in text else frozenset()
+                lines = self.walker.raw_text(method.file).lines[method.first - 1 : method.last]
+                found = frozenset(assigned_names("\n".join(lines)))
             self._assigners[method] = found
         return found
 
@@ -423,7 +443,7 @@ class Attributes:
         walker = self.walker
         before, walker.shallow = walker.shallow, True
         try:
-            shape = method.shape(walker.text(method.file))
+            shape = walker.shape(method)
             args = root_arguments(walker, method, instance, HOST)
             bound = bind(walker, method, shape, args, HOST)
             frame = Frame(walker, Node(method, HOST, bound, owner.scope), shape, method.file, method.offset)
@@ -439,7 +459,7 @@ class Attributes:
 def _depends(walker: Any, method: FunctionDef, name: str) -> bool:
     """True where a method sets the attribute from its own parameters, or counts in it."""
     try:
-        shape = method.shape(walker.text(method.file))
+        shape = walker.shape(method)
     except (SyntaxError, ValueError, RecursionError):
         return False
     given = {*shape.named[1:], *shape.globals}
@@ -469,12 +489,9 @@ def _last_name(node: ast.expr) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
-_SELF_TARGET = re.compile(r"\bself\.(\w+)\s*(?:=(?!=)|:[^=\n]+=(?!=)|,|\)|[-+*/|&@%^]=|//=|\*\*=|>>=|<<=)")
-_SELF_NAMED = re.compile(r"""(?:register_buffer|register_parameter|setattr\(\s*self,|add_module)\W*["'](\w+)["']""")
-
-
-def _assigned_names(text: str) -> set[str]:
-    return {*_SELF_TARGET.findall(text), *_SELF_NAMED.findall(text)}
+def _about(function: FunctionDef, kind: str) -> Any:
+    """The leaf of a question about a function's text. What lies in a function was looked at with that."""
+    return ("q", function.unit[1], kind, function.unit[2]) if function.known else function.unit
 
 
 def is_property(function: FunctionDef) -> bool:

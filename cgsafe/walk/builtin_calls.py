@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from cgsafe.index.trail import TRAIL
 from cgsafe.values import (
     BOOL,
     FALSE,
@@ -286,6 +287,7 @@ def _getattr(frame: Frame, args: Arguments, node: Any) -> Value:
 
 def _has(frame: Frame, base: Value, name: str) -> bool:
     if isinstance(base, Instance):
+        TRAIL.deps.add(base.state)
         return name in base.state.attributes or frame.walker.classes.find(base.definition, name) is not None
     if isinstance(base, Class):
         return frame.walker.classes.find(base.definition, name) is not None

@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING, Any
 
 from cgsafe.events import MAKING, CompiledCall, KernelLaunch, varied
+from cgsafe.index.trail import TRAIL
 from cgsafe.marks import is_cut
 from cgsafe.values import (
     HIGH,
@@ -308,6 +309,7 @@ class Calls(TorchCalls):
         self.run_hooks(callee, "pre", args, node)
         if self.region.captured and not self.region.hot and not self.walker.shallow and classes.is_module(definition):
             self.walker.reached.add(definition)
+            TRAIL.deps.add(("reached", definition.file.path, definition.qualname))
         before = self.region
         if before.captured and not before.traced and self.tables.compiles_class(definition):
             self.region = varied(before, traced=True)
@@ -319,6 +321,7 @@ class Calls(TorchCalls):
     def run_hooks(
         self: Frame, module: Instance, kind: str, args: Arguments, node: Any, result: Value | None = None
     ) -> None:
+        TRAIL.deps.add(module.state)
         for hook_kind, hook in module.state.hooks:
             if hook_kind == kind:
                 given: list[Value] = [module, Seq("tuple", self._as_forward_sees(module, args))]
@@ -333,7 +336,7 @@ class Calls(TorchCalls):
         found = self.walker.classes.find(module.definition, "forward")
         if found is None or not isinstance(found[1], FunctionDef):
             return tuple(args.positional)
-        shape = found[1].shape(self.walker.text(found[1].file))
+        shape = self.walker.shape(found[1])
         names = shape.params[1:]
         values = list(args.positional)
         for number, name in enumerate(names[: len(values)]):

@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING, Any
 
 from cgsafe.events import HOST, MAKING, Region
+from cgsafe.index.trail import TRAIL, Cell, Memo
 from cgsafe.values import (
     NONE,
     SETTINGS,
@@ -30,7 +31,7 @@ TENSOR_CLASSES = frozenset(("torch.Tensor", "torch.nn.Parameter", "torch.nn.para
 _MODULE_BASES = ("torch.nn.", "lightning.", "pytorch_lightning.")
 
 
-class State:
+class State(Cell):
     """The outcome of constructing an object: what its attributes hold."""
 
     __slots__ = (
@@ -52,6 +53,7 @@ class State:
         self.args = args
         self.attributes: dict[str, Value] = {}
         self.known: dict[str, Value | None] = {}  # attributes as they were found once the object was complete
+        self.deps: Any = ()  # what the object and what was read from it rest on, see `cgsafe.index.trail`
         self.placeholders: set[str] = set()  # attributes of which the constructor only says that they are None for now
         self.hooks: list[tuple[str, Value]] = []
         self.label = label
@@ -77,11 +79,11 @@ class ClassTable(Attributes):
         self._decorating: list[ClassDef] = []  # whose decorators are at work: what is found meanwhile may still change
         self._found: dict[tuple[ClassDef, str], tuple[ClassDef, Any] | None] = {}
         self._abstract: dict[FunctionDef, bool] = {}
-        self._hot: dict[tuple[ClassDef, str], Value | None] = {}
+        self._hot = Memo()
         self._is_settings: dict[ClassDef, bool] = {}
         self.promised: dict[tuple[ClassDef, str], Value] = {}  # annotations of attributes that start out empty
         self._assigning: dict[ClassDef, dict[str, list[tuple[FunctionDef, ClassDef]]]] = {}
-        self._late: dict[FunctionDef, list[tuple[str, Value]]] = {}
+        self._late: dict[FunctionDef, tuple[list[tuple[str, Value]], Cell]] = {}
         self._statements: dict[tuple[ClassDef, str], tuple[ast.stmt | None, int]] = {}
         self._annotations: dict[tuple[ClassDef, str], Value | None] = {}
         self._subclasses: dict[str, list[ClassDef]] | None = None
@@ -93,13 +95,14 @@ class ClassTable(Attributes):
         if definition.mro is None:
             definition.mro = [definition]  # a class that is its own base ends here
             linear: list[ClassDef | str] = []
-            for base in definition.bases:
-                value = self._base(definition, base)
-                for part in parts_of(value):
-                    if isinstance(part, Class) and part.definition is not definition:
-                        linear.extend(self.mro(part.definition))
-                    elif isinstance(part, Ext):
-                        linear.append(part.name)
+            with definition.cell:
+                for base in definition.bases:
+                    value = self._base(definition, base)
+                    for part in parts_of(value):
+                        if isinstance(part, Class) and part.definition is not definition:
+                            linear.extend(self.mro(part.definition))
+                        elif isinstance(part, Ext):
+                            linear.append(part.name)
             # Keep the last mention of each, as the real order does for a diamond.
             seen: set[Any] = set()
             result: list[ClassDef | str] = []
@@ -108,6 +111,8 @@ class ClassTable(Attributes):
                     seen.add(entry)
                     result.append(entry)
             definition.mro = [definition, *reversed(result)]
+        else:
+            TRAIL.deps.add(definition.cell)
         return definition.mro
 
     def _base(self, definition: ClassDef, node: ast.expr) -> Value:
@@ -124,6 +129,7 @@ class ClassTable(Attributes):
 
     def is_module(self, definition: ClassDef) -> bool:
         """True for subclasses of torch.nn.Module, known bases of other packages included."""
+        TRAIL.deps.add(definition.cell)
         found = self._is_module.get(definition)
         if found is None:
             tables = self.walker.tables
@@ -138,12 +144,14 @@ class ClassTable(Attributes):
     def find(self, definition: ClassDef, name: str) -> tuple[ClassDef, Any] | None:
         """The class in the lookup order that defines `name`, and the definition there."""
         key = (definition, name)
+        TRAIL.deps.add(definition.cell)
         try:
             return self._found[key]
         except KeyError:
             pass
         busy = len(self._decorating)
-        found = self._find(definition, name)
+        with definition.cell:
+            found = self._find(definition, name)
         if not busy:
             self._found[key] = found
         return found
@@ -155,7 +163,8 @@ class ClassTable(Attributes):
             if entry.decorators and entry not in self._decorated:
                 self._decorated.add(entry)
                 self._decorating.append(entry)
-                decorate_class(self.walker, entry)
+                with entry.cell:
+                    decorate_class(self.walker, entry)
                 self._decorating.pop()
             if name in entry.overrides:
                 return entry, entry.overrides[name]
@@ -183,11 +192,12 @@ class ClassTable(Attributes):
 
     def subclasses(self, definition: ClassDef) -> list[ClassDef]:
         """The known classes that name this one as a base, directly (by the last part of the base's name)."""
+        TRAIL.deps.add(("w", "subclasses", definition.name))
         if self._subclasses is None:
             table: dict[str, list[tuple[Any, str]]] = {}
             for path in sorted(self.walker.project.files):
                 file = self.walker.project.files[path]
-                for qualified, info in file.index["classes"].items():
+                for qualified, info in file.raw["classes"].items():
                     for base in info["bases"]:
                         table.setdefault(base.partition("[")[0].rpartition(".")[2], []).append((file, qualified))
             self._subclasses = table  # type: ignore[assignment]
@@ -202,6 +212,7 @@ class ClassTable(Attributes):
 
     def is_settings(self, definition: ClassDef) -> bool:
         """True for classes that hold settings: what is read from their objects is no tensor."""
+        TRAIL.deps.add(definition.cell)
         found = self._is_settings.get(definition)
         if found is None:
             names = self.walker.by_package.of(definition.file.module).host_objects
@@ -249,7 +260,7 @@ class ClassTable(Attributes):
         if init is not None:
             function = init[1]
             try:
-                shape = function.shape(self.walker.text(function.file))
+                shape = self.walker.shape(function)
             except (SyntaxError, ValueError, RecursionError):
                 return self.generic(definition, transient)
             bound = bind(self.walker, function, shape, args.prepend(NONE), HOST)
@@ -272,8 +283,10 @@ class ClassTable(Attributes):
                 label += " made there"
             state = self.states[key] = State(definition, bound, label, depth, False, transient)
             instance = Instance(definition, state)
-            self._construct(instance, args, MAKING if transient and not self.is_module(definition) else HOST)
+            with state:
+                self._construct(instance, args, MAKING if transient and not self.is_module(definition) else HOST)
             return instance
+        TRAIL.deps.add(state)
         return Instance(definition, state)
 
     def _fields_given(self, definition: ClassDef, args: Arguments) -> tuple[Any, ...]:
@@ -332,7 +345,10 @@ class ClassTable(Attributes):
     def ensure_made(self, instance: Instance) -> None:
         """Run the constructor of an object of which only the class is known, unless that was done."""
         if not instance.state.started:
-            self._start_generic(instance)
+            with instance.state:
+                self._start_generic(instance)
+        else:
+            TRAIL.deps.add(instance.state)
 
     def _start_generic(self, instance: Instance) -> None:
         """Construct an instance of which only the class is known from arguments of which only the kinds are."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from cgsafe.events import Place, varied
+from cgsafe.index.trail import TRAIL
 from cgsafe.values import (
     NONE,
     UNKNOWN,
@@ -74,6 +75,7 @@ def compile_call(frame: Frame, args: Arguments, node: Any) -> Value:
         compiled = Compiled(part, site)
         if site.captures:
             walker.capturing_compiles.setdefault(site, compiled)
+            TRAIL.deps.add(("start", "compile", site))
         results.append(compiled)
     return join_all(results)
 
@@ -151,16 +153,17 @@ def call_custom_op(frame: Frame, namespace: str, name: str, args: Arguments, nod
 def find_custom_ops(walker: Any) -> dict[str, Value]:
     """Operator name -> function, from registrations at module level and in decorators."""
     ops: dict[str, Value] = {}
+    TRAIL.deps.add(("w", "ops"))
     for path in sorted(walker.project.files):
         file = walker.project.files[path]
-        lines = file.index["triggers"].get("op", ())
+        lines = file.raw["triggers"].get("op", ())
         others = walker.by_package.of(file.module).unusual_registrars
         if others:
             text = walker.text(file).lines
             lines = (*lines, *(n for n, line in enumerate(text, 1) if any(f"{name}(" in line for name in others)))
         if not lines:
             continue
-        for qualified, (_first, _line, _last, cls, decorators) in file.index["functions"].items():
+        for qualified, (_first, _line, _last, cls, decorators) in file.raw["functions"].items():
             if cls or not decorators:
                 continue
             if any(d.rpartition(".")[2] in ("custom_op", "triton_op", "impl") for d in decorators):
@@ -172,7 +175,7 @@ def find_custom_ops(walker: Any) -> dict[str, Value]:
 
 def _decorated_name(walker: Any, definition: Any) -> str:
     try:
-        definition.shape(walker.text(definition.file))
+        definition.shape(walker.raw_text(definition.file))
     except (SyntaxError, ValueError, RecursionError):
         return str(definition.name)
     for node in definition.node.decorator_list:
@@ -192,7 +195,7 @@ def _registrations(walker: Any, file: Any, at: Iterable[int], ops: dict[str, Val
     from cgsafe.walk.frame import Frame
     from cgsafe.walk.walker import Node
 
-    lines = walker.text(file).lines
+    lines = walker.raw_text(file).lines
     for line in at:
         text = lines[line - 1]
         name = text.strip().partition("(")[0].rpartition(".")[2].strip()
@@ -231,7 +234,7 @@ def tunes_itself(walker: Any, definition: Any) -> bool:
     ):
         return False
     try:
-        definition.shape(walker.text(definition.file))
+        walker.shape(definition)
     except (SyntaxError, ValueError, RecursionError):
         return True
     for node in definition.node.decorator_list:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cgsafe.events import HOST
 from cgsafe.index.build import dotted
+from cgsafe.index.trail import TRAIL
 from cgsafe.values import (
     UNKNOWN,
     Bound,
@@ -38,7 +39,7 @@ def decorate(walker: Walker, definition: FunctionDef, scope: Node | None, value:
     from cgsafe.walk.walker import Node
 
     try:
-        definition.shape(walker.text(definition.file))
+        walker.shape(definition)
     except (SyntaxError, ValueError, RecursionError):
         return value
     nodes = getattr(definition.node, "decorator_list", ())
@@ -63,7 +64,9 @@ def _changes_class(walker: Walker, decorator: Value) -> bool:
     definition = decorator.definition
     while definition.outer is not None:
         definition = definition.outer
-    lines = walker.text(definition.file).lines[definition.first - 1 : definition.last]
+    if definition.known:
+        TRAIL.deps.add(definition.unit)
+    lines = walker.raw_text(definition.file).lines[definition.first - 1 : definition.last]
     return _CHANGES_CLASS.search("\n".join(lines)) is not None
 
 
@@ -94,9 +97,9 @@ def decorate_class(walker: Walker, definition: Any) -> None:
     names = [d for d in definition.decorators if d and d.rpartition(".")[2] not in known]
     if not names or definition.scope is not None:
         return
-    first = definition.file.index["classes"][definition.qualname]["lines"][0]
+    first = definition.file.raw["classes"][definition.qualname]["lines"][0]
     try:
-        body, offset = walker.text(definition.file).parse(first, definition.line)
+        body, offset = walker.raw_text(definition.file).parse(first, definition.line)
     except (SyntaxError, ValueError):
         body, offset = _decorator_lines(walker, definition, first)
     nodes = [d for s in body if isinstance(s, ast.ClassDef) for d in s.decorator_list]
@@ -117,7 +120,7 @@ def decorate_class(walker: Walker, definition: Any) -> None:
 
 def _decorator_lines(walker: Walker, definition: Any, first: int) -> tuple[list[ast.stmt], int]:
     """The decorators alone, above an empty class of the same indentation."""
-    lines = walker.text(definition.file).lines[first - 1 : definition.line - 1]
+    lines = walker.raw_text(definition.file).lines[first - 1 : definition.line - 1]
     indent = lines[0][: len(lines[0]) - len(lines[0].lstrip())] if lines else ""
     source = "\n".join([*lines, f"{indent}class {definition.name}: pass"])
     try:

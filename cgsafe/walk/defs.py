@@ -8,6 +8,7 @@ from typing import Any
 
 from cgsafe.index.build import dotted
 from cgsafe.index.project import File
+from cgsafe.index.trail import TRAIL, Cell
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
@@ -51,6 +52,7 @@ class FunctionDef:
         "decorators",
         "file",
         "first",
+        "known",
         "label",
         "last",
         "line",
@@ -59,6 +61,7 @@ class FunctionDef:
         "offset",
         "outer",
         "qualname",
+        "unit",
     )
 
     def __init__(
@@ -85,7 +88,15 @@ class FunctionDef:
         self.node = node
         self.offset = offset
         self.decorators = decorators
-        self.label = f"{file.module}.{qualname}:{line}"
+        self.known = node is None  # to the index; others are parts of what is, or of a statement
+        self.unit = ("f", file.path, qualname)  # as a leaf, see `cgsafe.index.trail`
+        self.label = f"{file.module}.{qualname}"
+        if node is not None:
+            # Counted from where its outermost function, or its statement, begins: lines above change no order.
+            top = outer
+            while top is not None and top.outer is not None:
+                top = top.outer
+            self.label += f":{line - top.first if top is not None else ast.unparse(node)}:{node.col_offset}"
         self._shape: Shape | None = None
 
     def __repr__(self) -> str:
@@ -222,6 +233,7 @@ class ClassDef:
 
     __slots__ = (
         "bases",
+        "cell",
         "decorators",
         "file",
         "label",
@@ -234,6 +246,7 @@ class ClassDef:
         "overrides",
         "qualname",
         "scope",
+        "unit",
     )
 
     def __init__(self, file: File, qualname: str, line: int, decorators: tuple[str, ...], scope: Any = None):
@@ -243,7 +256,9 @@ class ClassDef:
         self.line = line
         self.decorators = decorators
         self.scope = scope
-        self.label = f"{file.module}.{qualname}:{line}"
+        self.unit = ("c", file.path, qualname)  # as a leaf, see `cgsafe.index.trail`
+        self.cell = Cell()  # what its bases, its decorators and its own names rest on
+        self.label = f"{file.module}.{qualname}" if scope is None else f"{file.module}.{qualname}:{scope.label}"
         self.bases: list[ast.expr] = []
         self.methods: dict[str, FunctionDef] = {}
         self.names: dict[str, list[tuple[int, int]] | ast.stmt] = {}  # spans in the file, or the statement itself
@@ -266,8 +281,10 @@ class Definitions:
     def function(self, file: File, qualname: str) -> FunctionDef:
         key = (file.path, qualname)
         found = self._functions.get(key)
+        if "." not in qualname:
+            TRAIL.deps.add(("r", file.path, qualname))
         if found is None:
-            first, line, last, cls, decorators = file.index["functions"][qualname]
+            first, line, last, cls, decorators = file.raw["functions"][qualname]
             owner = self.class_(file, cls) if cls else None
             found = self._functions.get(key)  # made on the way, by its class
             if found is None:
@@ -305,13 +322,15 @@ class Definitions:
         key = (file.path, qualname)
         found = self._classes.get(key)
         if found is None:
-            info = file.index["classes"][qualname]
+            info = file.raw["classes"][qualname]
             found = ClassDef(file, qualname, info["lines"][1], info["decorators"])
             self._classes[key] = found
+            found.cell.deps = {found.unit}
             found.bases = [ast.parse(b, mode="eval").body for b in info["bases"]]
             found.names = dict(info["names"])
             for name, method in info["methods"].items():
                 found.methods[name] = self.function(file, method)
+        TRAIL.deps.add(found.cell)
         return found
 
     def nested_class(
@@ -326,6 +345,7 @@ class Definitions:
             decorators = tuple(dotted(d) for d in node.decorator_list)
             found = ClassDef(file, qualname, node.lineno + offset, decorators, scope)
             found.offset = offset
+            found.label += f":{node.lineno}"
             found.bases = list(node.bases)
             self._classes[key] = found
             for statement in node.body:
@@ -337,4 +357,5 @@ class Definitions:
                             found.names[target.id] = statement
                 elif isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
                     found.names[statement.target.id] = statement
+        TRAIL.deps.add(found.cell)
         return found

@@ -148,7 +148,7 @@ def value_of_kind(kind: str) -> Value:
 
 def root_arguments(walker: Walker, definition: FunctionDef, receiver: Value | None, region: Region) -> Arguments:
     """The arguments with which captured code is entered when nobody is seen to call it."""
-    shape = definition.shape(walker.text(definition.file))
+    shape = walker.shape(definition)
     names = list(shape.params)
     positional: list[Value] = []
     if receiver is not None and names:

@@ -7,6 +7,7 @@ import builtins
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from cgsafe.index.trail import TRAIL
 from cgsafe.values import (
     BOOL,
     INT,
@@ -191,6 +192,7 @@ class Expressions(Operators, Comprehensions):
         )
         if not empty and not isinstance(value, Const):
             return value
+        TRAIL.deps.add(base.state)
         promised = self.walker.classes.promised.get((base.definition, name))
         if promised is None:
             promised = self.walker.classes.annotated(base.definition, name)

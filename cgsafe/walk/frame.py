@@ -78,7 +78,7 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
         self.default_device = ""  # of an enclosing `with torch.device(...)`
         self.stream_stack: tuple[str, ...] = ()  # streams of the enclosing `with torch.cuda.stream(...)`
         self.streams_seen: list[str] = []
-        self.marks: dict[str, Any] | None = file.index.get("marks")  # what comments say of values
+        self.marks: dict[str, Any] | None = file.raw.get("marks")  # what comments say of values
 
     # -- running ---------------------------------------------------------------------------------------------------
 
@@ -131,7 +131,7 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
     # -- places and events -----------------------------------------------------------------------------------------
 
     def place(self, node: Any) -> Place:
-        text = self.walker.text(self.file)
+        text = self.walker.raw_text(self.file)
         line, end = node.lineno + self.offset, (node.end_lineno or node.lineno) + self.offset
         definition = self.node.definition
         return Place(
@@ -162,7 +162,7 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
             return
         source = details.pop("source", None) or source_of(node)
         place = self.place(node)
-        mark = self.tables.accepting_mark(self.walker.text(self.file).lines[place.line - 1])
+        mark = self.tables.accepting_mark(self.walker.raw_text(self.file).lines[place.line - 1])
         if mark:
             if not self.walker.keep_accepted:
                 return

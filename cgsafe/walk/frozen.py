@@ -6,11 +6,11 @@ A replay runs no Python. Whatever captured code asked of the host while the grap
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from cgsafe.events import FrozenBranch, FrozenCall, HostOperand, HostRing, UnbrokenRead
+from cgsafe.index.trail import TRAIL
 from cgsafe.values import (
     HIGH,
     MEDIUM,
@@ -190,7 +190,7 @@ class Frozen:
 
     def _says_device(self: Frame, place: Any) -> bool:
         file = self.walker.project.files[place.path]
-        lines = self.walker.text(file).lines[place.line - 1 : place.end_line]
+        lines = self.walker.raw_text(file).lines[place.line - 1 : place.end_line]
         return any("device" in line or ".cuda(" in line or ".to(" in line for line in lines)
 
     def note_branch(self: Frame, node: ast.If | ast.IfExp) -> None:
@@ -267,26 +267,20 @@ class Frozen:
 
     def _rebinds(self: Frame, file: Any, name: str) -> bool:
         """True where a function of the file, other than one that sets things up, declares the name `global` and sets it."""
-        pattern = re.compile(rf"^\s*global\b.*\b{re.escape(name)}\b")
-        texts = self.walker.text(file).lines
-        lines = [n for n, text in enumerate(texts, 1) if pattern.match(text)]
-        sets = re.compile(rf"\b{re.escape(name)}\s*(?::[^=\n]+)?(?:,[^=]*)?[-+*/|&]?=(?!=)")
-        for qualified, (first, _, last, _, _) in file.index["functions"].items():
-            if any(first <= line <= last for line in lines) and not self.tables.sets_up(qualified.rpartition(".")[2]):
-                if any(sets.search(text) for text in texts[first - 1 : last]):
-                    return True
-        return False
+        rebinding = self.walker.ask(file, "rebinds", name)
+        return any(not self.tables.sets_up(qualified.rpartition(".")[2]) for qualified in rebinding)
 
     def _returned_global(self: Frame, definition: Any) -> str:
         """The rebound module-level variable that a function returns; "" where it returns something else."""
         try:
-            body = definition.shape(self.walker.text(definition.file)).body
+            body = self.walker.shape(definition).body
         except (SyntaxError, ValueError, RecursionError):
             return ""
         last = body[-1] if body else None
         if isinstance(last, ast.Return) and isinstance(last.value, ast.Name):
             name = last.value.id
-            if name in definition.file.index["names"] and self._rebinds(definition.file, name):
+            TRAIL.deps.add(("r", definition.file.path, name))
+            if name in definition.file.raw["names"] and self._rebinds(definition.file, name):
                 return str(name)
         return ""
 

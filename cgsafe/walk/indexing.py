@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
+from cgsafe.index.trail import TRAIL
 from cgsafe.values import (
     INT,
     NEVER,
@@ -159,6 +160,7 @@ class Indexing:
         if isinstance(module, ExtInstance) and isinstance(module.detail, Value):
             return module.detail
         if isinstance(module, Instance):
+            TRAIL.deps.add(module.state)
             held = module.state.attributes.get("<items>")
             if held is not None:
                 return held

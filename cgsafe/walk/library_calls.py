@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING, Any
 
 from cgsafe.events import HostRead
+from cgsafe.index.trail import TRAIL
 from cgsafe.knowledge import parse_entry
 from cgsafe.values import (
     BOOL,
@@ -363,6 +364,7 @@ def _fill_container(frame: Frame, receiver: Instance, name: str, args: Arguments
     """A subclass of ModuleList or Sequential gets its children."""
     if not frame.tables.module_container(frame.walker.classes.externals(receiver.definition)) or not args.positional:
         return
+    TRAIL.deps.add(receiver.state)
     held = receiver.state.attributes.get("<items>")
     first = args.positional[0]
     if name == "append":

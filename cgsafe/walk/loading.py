@@ -11,6 +11,7 @@ import ast
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from cgsafe.index.trail import Memo
 from cgsafe.values import Instance, Value, parts_of
 from cgsafe.walk.defs import ClassDef, FunctionDef
 from cgsafe.walk.facts import matches
@@ -34,22 +35,24 @@ def filled(frame: Frame, node: ast.expr) -> bool:
 
 def filled_attributes(walker: Walker, definition: ClassDef) -> frozenset[str]:
     """The attributes of a class that its loading methods set, and never to None."""
-    cache: dict[ClassDef, frozenset[str]] = walker.__dict__.setdefault("_filled_attributes", {})
-    if definition not in cache:
-        patterns = walker.by_package.of(definition.file.module).loading
-        methods: dict[str, FunctionDef] = {}
-        for entry in walker.classes.mro(definition):
-            if isinstance(entry, ClassDef):
-                for name, method in entry.methods.items():
-                    methods.setdefault(name, method)
-        given: set[str] = set()
-        cleared: set[str] = set()
-        for name in sorted(n for n in methods if matches(n, patterns)):
-            for attribute, value in _assigned(walker, methods, name, set(), MAX_DEPTH):
-                none = isinstance(value, ast.Constant) and value.value is None
-                (cleared if none else given).add(attribute)
-        cache[definition] = frozenset(given - cleared)
-    return cache[definition]
+    cache: Memo = walker.__dict__.setdefault("_filled_attributes", Memo())
+    return cache.of(definition, lambda: _filled_attributes(walker, definition))  # type: ignore[no-any-return]
+
+
+def _filled_attributes(walker: Walker, definition: ClassDef) -> frozenset[str]:
+    patterns = walker.by_package.of(definition.file.module).loading
+    methods: dict[str, FunctionDef] = {}
+    for entry in walker.classes.mro(definition):
+        if isinstance(entry, ClassDef):
+            for name, method in entry.methods.items():
+                methods.setdefault(name, method)
+    given: set[str] = set()
+    cleared: set[str] = set()
+    for name in sorted(n for n in methods if matches(n, patterns)):
+        for attribute, value in _assigned(walker, methods, name, set(), MAX_DEPTH):
+            none = isinstance(value, ast.Constant) and value.value is None
+            (cleared if none else given).add(attribute)
+    return frozenset(given - cleared)
 
 
 def _assigned(
@@ -61,7 +64,7 @@ def _assigned(
         return
     seen.add(name)
     try:
-        shape = method.shape(walker.text(method.file))
+        shape = walker.shape(method)
     except (SyntaxError, ValueError, RecursionError):
         return
     owner = shape.params[0] if shape.params else ""

@@ -42,7 +42,7 @@ def fills_once(frame: Frame, node: ast.If) -> Once:
     if any(isinstance(part, (ast.Lt, ast.LtE, ast.Gt, ast.GtE)) for part in ast.walk(node.test)):
         return Once()  # what is made anew as soon as it is too small
     first, end = node.body[0].lineno + frame.offset, (node.body[-1].end_lineno or 0) + frame.offset
-    lines = frame.walker.text(frame.file).lines
+    lines = frame.walker.raw_text(frame.file).lines
     last = frame._span()[1]
     for test in node.test.values if isinstance(node.test, ast.BoolOp) else [node.test]:
         asked = _asked(test)
@@ -142,7 +142,7 @@ def _stays(frame: Frame, place: ast.expr) -> bool:
 def _sets(walker: Walker, method: FunctionDef, name: str) -> bool:
     """True where a method, which the text of its lines makes a candidate, does set an attribute of that name."""
     try:
-        body = method.shape(walker.text(method.file)).body
+        body = walker.shape(method).body
     except (SyntaxError, ValueError, RecursionError):
         return True
     for statement in body:

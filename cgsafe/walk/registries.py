@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from cgsafe.events import HOST
+from cgsafe.index.asked import innermost
 from cgsafe.values import UNKNOWN, Class, Const, Dict, Func, Seq, Value, join_all
 
 if TYPE_CHECKING:
@@ -19,14 +20,15 @@ MAX_ENTRIES = 64
 
 def fill(walker: Walker, file: File, name: str, empty: Value) -> Value:
     """The container `name` of a module with what the known files put into it, as far as that can be seen."""
-    lines = walker.text(file).lines
+    walker.ask(file, "stored", name)
+    lines = walker.raw_text(file).lines
     stored = re.compile(rf"\b{re.escape(name)}\s*(?:\[|\.(?:append|add|update|setdefault|insert)\()")
     places = [number for number, line in enumerate(lines, 1) if stored.search(line)]
     items: dict[Any, Value] = {}
     others: list[Value] = []
-    functions = file.index["functions"]
+    functions = file.raw["functions"]
     for number in places:
-        holder = _holder(functions, number)
+        holder = innermost(functions, number)
         if holder is None:
             _statement(walker, file, lines, number, items, others)
         elif re.search(rf"\b{re.escape(name)}\s*\[.*\]\s*=\s*self\b", lines[number - 1]) and functions[holder][3]:
@@ -43,18 +45,19 @@ def fill(walker: Walker, file: File, name: str, empty: Value) -> Value:
 
 def fill_of_class(walker: Walker, owner: ClassDef, name: str, empty: Value) -> Value:
     """The container `name` of a class body with what a classmethod of it, used as a decorator, puts into it."""
-    lines = walker.text(owner.file).lines
     place = rf"\b(?:cls|{re.escape(owner.name)})\.{re.escape(name)}"
     stored = re.compile(rf"{place}\s*(?:\[.*\]\s*=\s*(\w+)\s*(?:#|$)|\.(?:append|add)\((\w+)\))")
-    if owner.scope is not None or owner.qualname not in owner.file.index["classes"]:
+    if owner.scope is not None or owner.qualname not in owner.file.raw["classes"]:
         return empty  # a class inside a function
-    _, first, last = owner.file.index["classes"][owner.qualname]["lines"]
-    functions = owner.file.index["functions"]
+    walker.ask(owner.file, "filled", owner.qualname, name)
+    lines = walker.raw_text(owner.file).lines
+    _, first, last = owner.file.raw["classes"][owner.qualname]["lines"]
+    functions = owner.file.raw["functions"]
     found: list[Value] = []
     for number in range(first, last + 1):
         match = stored.search(lines[number - 1])
         if match is not None and _is_given(lines, number, match[1] or match[2]):
-            holder = _holder(functions, number) or ""
+            holder = innermost(functions, number) or ""
             if holder.startswith(f"{owner.qualname}."):
                 method = holder[len(owner.qualname) + 1 :].partition(".")[0]
                 found.extend(_under(walker, owner, f"{owner.name}.{method}"))
@@ -77,19 +80,10 @@ def _under(walker: Walker, owner: ClassDef, decorator: str) -> list[Value]:
     """The functions under a decorator that is a method of a class."""
     found: list[Value] = []
     for other, kind, qualified in walker.project.decorated(decorator.rpartition(".")[2]):
-        if kind == "functions" and (other is owner.file or owner.name in other.index["imports"]):
-            decorators = other.index["functions"][qualified][4]
+        if kind == "functions" and (other is owner.file or owner.name in other.raw["imports"]):
+            decorators = other.raw["functions"][qualified][4]
             if any(d == decorator or d.endswith(f".{decorator}") for d in decorators):
                 found.append(Func(walker.definitions.function(other, qualified)))
-    return found
-
-
-def _holder(functions: dict[str, Any], line: int) -> str | None:
-    """The innermost function around a line."""
-    found = None
-    for name, (first, _, last, _, _) in functions.items():
-        if first <= line <= last and (found is None or first > functions[found][0]):
-            found = name
     return found
 
 
@@ -125,13 +119,13 @@ def _statement(
 def _decorated(walker: Walker, file: File, registrar: str, items: dict[Any, Value], others: list[Value]) -> None:
     """Functions and classes under the decorator `registrar` of a file, wherever it is imported."""
     for other, kind, qualified in walker.project.decorated(registrar):
-        if other is not file and registrar not in other.index["imports"]:
+        if other is not file and registrar not in other.raw["imports"]:
             continue
         if kind == "functions":
-            lines = other.index["functions"][qualified][:2]
+            lines = other.raw["functions"][qualified][:2]
             value: Value = Func(walker.definitions.function(other, qualified))
         else:
-            lines = other.index["classes"][qualified]["lines"][:2]
+            lines = other.raw["classes"][qualified]["lines"][:2]
             value = Class(walker.definitions.class_(other, qualified))
         _put(walker, other, lines, registrar, value, items, others)
 
@@ -145,7 +139,7 @@ def _put(
     items: dict[Any, Value],
     others: list[Value],
 ) -> None:
-    text = "\n".join(walker.text(file).lines[lines[0] - 1 : lines[1]])
+    text = "\n".join(walker.raw_text(file).lines[lines[0] - 1 : lines[1]])
     match = re.search(rf"""{re.escape(registrar)}\(\s*["']([^"']+)["']""", text)
     if match is not None:
         items[match.group(1)] = value

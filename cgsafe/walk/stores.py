@@ -11,6 +11,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from cgsafe.events import AttributeSet
+from cgsafe.index.asked import reads_pattern
+from cgsafe.index.trail import TRAIL
 from cgsafe.values import (
     HIGH,
     MEDIUM,
@@ -105,7 +107,7 @@ class Stores:
         emptied = re.compile(
             rf"\.{re.escape(holder.attr)}(?:\s*(?::[^=\n]+)?=(?!=)|\.(?:clear|pop|popleft)\b|\[:\]\s*=)"
         )
-        if any(emptied.search(text) for text in self.walker.text(self.file).lines[first - 1 : last]):
+        if any(emptied.search(text) for text in self.walker.raw_text(self.file).lines[first - 1 : last]):
             return
         confidence = min(on_device(value)[1], MEDIUM)
         read = self._read_elsewhere(node, holder.attr)
@@ -174,7 +176,8 @@ class Stores:
         return self.shape is not None and name in self.shape.globals
 
     def _is_module_level(self: Frame, name: str) -> bool:
-        return name in self.file.index["names"] and self.shape is not None and name not in self.shape.locals
+        TRAIL.deps.add(("r", self.file.path, name))
+        return name in self.file.raw["names"] and self.shape is not None and name not in self.shape.locals
 
     def _span(self: Frame) -> tuple[int, int]:
         definition = self.node.definition
@@ -185,22 +188,27 @@ class Stores:
         _, last = self._span()
         line = node.lineno + self.offset
         pattern = re.compile(rf"\.{re.escape(name)}\s*=\s*None\b|\bdel\b.*\.{re.escape(name)}\b")
-        return any(pattern.search(text) for text in self.walker.text(self.file).lines[line:last])
+        return any(pattern.search(text) for text in self.walker.raw_text(self.file).lines[line:last])
 
     def _read_elsewhere(self: Frame, node: Any, name: str) -> bool:
         """True where code other than what follows in this function reads an attribute of this name."""
-        _, last = self._span()
+        definition = self.node.definition
         line = node.lineno + self.offset
         pattern = reads_pattern(name)
-        lines = self.walker.text(self.file).lines
-        if any(pattern.search(text) for text in (*lines[: line - 1], *lines[last:])):
+        top = definition
+        while top is not None and not top.known:
+            top = top.outer
+        if definition is None or top is None:
+            lines = self.walker.text(self.file).lines
+            around = (*lines[: line - 1], *lines[self._span()[1] :])
+        else:
+            lines = self.walker.raw_text(self.file).lines
+            around = (*lines[top.first - 1 : line - 1], *lines[definition.last : top.last])
+        if any(pattern.search(text) for text in around):
+            return True
+        if top is not None and self.walker.ask(self.file, "reads outside", name, top.qualname):
             return True
         return self.region.explicit and self.walker.reads_attribute(name, self.file.path)
-
-
-def reads_pattern(name: str) -> re.Pattern[str]:
-    """Finds places that read a tensor from an attribute of that name: neither set nor called."""
-    return re.compile(rf"\.{re.escape(name)}\b(?!\s*(?:\(|(?::[^=\n]+)?=(?!=)))")
 
 
 def _spelled(node: Any, name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
+from cgsafe.index.trail import TRAIL
 from cgsafe.knowledge import Condition, Entry, parse_entry
 from cgsafe.values import (
     BOOL,
@@ -142,6 +143,7 @@ class TorchCalls(TorchResults, HostCopies):
             elif sample is not None:
                 values = Arguments(star=self.element_of(sample, node))
             place = self.place(node)
+            TRAIL.deps.add(("start", "callable", (place.path, place.line, callee, tuple(values.positional))))
             self.walker.graphed_callables[(place.path, place.line, callee, tuple(values.positional))] = (
                 place,
                 callee,

@@ -11,7 +11,9 @@ import hashlib
 from typing import Any
 
 from cgsafe.events import HOST, Event, Region
+from cgsafe.index.asked import ASKED, Asked, reads_pattern
 from cgsafe.index.project import Entity, File, Project
+from cgsafe.index.trail import TRAIL, Cell, Memo
 from cgsafe.values import (
     NEVER,
     NONE,
@@ -31,15 +33,15 @@ from cgsafe.values import (
 )
 from cgsafe.walk.arguments import Arguments, bind
 from cgsafe.walk.declared import DeclaredFields
-from cgsafe.walk.defs import ClassDef, Definitions, FunctionDef, Text
+from cgsafe.walk.defs import ClassDef, Definitions, FunctionDef, Shape, Text
 from cgsafe.walk.facts import FactsByPackage
-from cgsafe.walk.stores import reads_pattern
 
 MAX_STACK = 100  # calls deep; what lies deeper is unknown
 MAX_HOST_DEPTH = 2  # calls of host code that are followed while objects are made and decorators applied
 MAX_REPEATS = 3  # runs of a recursive function until its result stands still
 MAX_REPEATED = 200  # functions that a repeat may run
 MAX_SCOPE_DEPTH = 30
+UNSURE = ("unsure",)  # a leaf: the outcome rests on more than what was looked at, and is not to be recalled
 MAX_CONTEXTS = 5000  # kinds of call of one function; further ones are not followed, and counted
 
 
@@ -52,6 +54,7 @@ class Node:
         "calls",
         "cells",
         "definition",
+        "deps",
         "depth",
         "done",
         "events",
@@ -85,6 +88,7 @@ class Node:
         self.stores: dict[str, Value] = {}  # attributes of the first argument that are set here
         self.result: Value = NEVER
         self.done = False
+        self.deps: Any = ()  # what the outcome rests on, see `cgsafe.index.trail`
         self.recursed = False
         self.raises = False
         self.result_is_entry = False  # stands for the entry into a root, not for code
@@ -133,9 +137,9 @@ class Walker:
         self._settled: dict[Any, Node] = {}  # by the arguments as they were given
         self._active: dict[Any, int] = {}  # key -> position on the stack
         self._low: list[float] = []  # per active call: the lowest stack position that its result depends on
-        self._names: dict[tuple[str, str], Value] = {}
+        self._names: dict[tuple[str, str], tuple[Value, Cell]] = {}
         self._names_active: dict[tuple[str, str], float] = {}
-        self._decorated: dict[Any, Value] = {}
+        self._decorated: dict[Any, tuple[Value, Cell]] = {}
         self._decorating: dict[Any, float] = {}
         self.classes = ClassTable(self)
         self.contexts: dict[FunctionDef, int] = {}
@@ -158,16 +162,40 @@ class Walker:
         self.code: Any = None  # whole files, as `cgsafe.sites` reads them
         self.site_nodes: list[Node] = []  # what was stated about host code around captures
         self._ops: dict[str, Value] | None = None
-        self._breaks: dict[str, dict[str, tuple[str, frozenset[str]]]] = {}
-        self._attribute_reads: dict[tuple[str, str], bool] = {}
-        self.annotations: dict[tuple[ast.expr, ClassDef | None], Value] = {}
+        self._ops_cell = Cell()
+        self._breaks = Memo()  # path -> name -> (decorator, state of the step)
+        self.annotations = Memo()
+        self.answers: dict[Any, Any] = {}  # to questions about files
+        self._attribute_reads: dict[tuple[str, str], str | None] = {}
 
     # -- texts and names -------------------------------------------------------------------------------------------
 
-    def file_text(self, file: File) -> str:
-        return str(self._read(file.path))
+    # `text` notes that all of a file was looked at. Who looks at a part takes `raw_text`, and notes that part.
 
     def text(self, file: File) -> Text:
+        TRAIL.deps.add(("t", file.path))
+        return self.raw_text(file)
+
+    def shape(self, definition: FunctionDef) -> Shape:
+        """The parsed function; raises SyntaxError where its lines do not stand alone."""
+        if definition.known:
+            TRAIL.deps.add(definition.unit)
+        return definition.shape(self.raw_text(definition.file))
+
+    def ask(self, file: File, kind: str, *what: Any) -> Any:
+        """The answer to a question about a file."""
+        leaf = ("q", file.path, kind, *what)
+        TRAIL.deps.add(leaf)
+        if leaf not in self.answers:
+            self.answers[leaf] = ASKED[kind](Asked(file.raw, self.raw_text(file).lines), *what)
+        return self.answers[leaf]
+
+    def lines(self, file: File) -> list[str]:
+        """The lines of a file; they are not kept where nobody needed them yet."""
+        found = self._texts.get(file.path)
+        return (found or Text(self._read(file.path))).lines
+
+    def raw_text(self, file: File) -> Text:
         found = self._texts.get(file.path)
         if found is None:
             found = self._texts[file.path] = Text(self._read(file.path))
@@ -183,35 +211,40 @@ class Walker:
 
     def reads_attribute(self, name: str, but: str) -> bool:
         """True where a file other than `but` reads an attribute of that name."""
-        found = self._attribute_reads.get((name, but))
-        if found is None:
+        TRAIL.deps.add(("w", "reads", name, but))
+        return self.reader_of(name, but) is not None
+
+    def reader_of(self, name: str, but: str) -> str | None:
+        """The first file other than `but` that reads an attribute of that name."""
+        if (name, but) not in self._attribute_reads:
             pattern = reads_pattern(name)
             spelled = f".{name}"
-            found = False
+            found = None
             for path in sorted(self.project.files):
                 if path != but and spelled in (text := self._read(path)) and pattern.search(text):
-                    found = True
+                    found = path
                     break
             self._attribute_reads[(name, but)] = found
-        return found
+        return self._attribute_reads[(name, but)]
 
     def eager_breaks(self, file: File) -> dict[str, tuple[str, frozenset[str]]]:
         """The functions of a file that run between graphs: name -> (decorator, state of the step that they read)."""
-        found = self._breaks.get(file.path)
-        if found is None:
-            found = self._breaks[file.path] = {}
-            for qualified, (_, _, _, cls, decorators) in file.index["functions"].items():
-                marks = [d for d in decorators if self.tables.breaks_graph(d)]
-                if marks and not cls:
-                    definition = self.definitions.function(file, qualified)
-                    found[qualified] = (marks[0], self.step_state(definition))
+        return self._breaks.of(file.path, lambda: self._eager_breaks(file))  # type: ignore[no-any-return]
+
+    def _eager_breaks(self, file: File) -> dict[str, tuple[str, frozenset[str]]]:
+        found = {}
+        for qualified, decorators in self.ask(file, "decorated"):
+            marks = [d for d in decorators if self.tables.breaks_graph(d)]
+            if marks:
+                definition = self.definitions.function(file, qualified)
+                found[qualified] = (marks[0], self.step_state(definition))
         return found
 
     def step_state(self, definition: FunctionDef) -> frozenset[str]:
         """The module-level variables, and getters without arguments, that a function asks for the state of a step."""
         file = definition.file
         try:
-            body = definition.shape(self.text(file)).body
+            body = self.shape(definition).body
         except (SyntaxError, ValueError, RecursionError):
             return frozenset()
         names = set()
@@ -219,10 +252,9 @@ class Walker:
             for node in ast.walk(statement):
                 if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
                     # A table that is asked for what an argument names is a registry, not the state of a step.
-                    named = (
-                        isinstance(node.slice, ast.Name) and node.slice.id in definition.shape(self.text(file)).params
-                    )
-                    if node.value.id in file.index["names"] and not named:
+                    named = isinstance(node.slice, ast.Name) and node.slice.id in self.shape(definition).params
+                    TRAIL.deps.add(("r", file.path, node.value.id))
+                    if node.value.id in file.raw["names"] and not named:
                         names.add(node.value.id)
                 elif (
                     isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not (node.args or node.keywords)
@@ -236,14 +268,17 @@ class Walker:
         key = (file.path, name)
         found = self._names.get(key)
         if found is not None:
-            return found
-        entity = self.project.resolve(file, name)
-        if entity is None:
-            return None
-        floor = self.enter()
-        value = self.entity(entity, file)
+            TRAIL.deps.add(found[1])
+            return found[0]
+        cell = Cell()
+        with cell:
+            entity = self.project.resolve(file, name)
+            if entity is None:
+                return None
+            floor = self.enter()
+            value = self.entity(entity, file)
         if self.leave(floor):
-            self._names[key] = value
+            self._names[key] = value, cell
         return value
 
     def entity(self, entity: Entity, asking: File) -> Value:
@@ -265,21 +300,24 @@ class Walker:
         key = (file.path, name)
         found = self._names.get(key)
         if found is not None:
-            return found
+            TRAIL.deps.add(found[1])
+            return found[0]
         if key in self._names_active:
             self.touch(self._names_active[key])
             return UNKNOWN
         floor = self._names_active[key] = self.enter()
         before = self.shallow, self.host_depth, self.host_limit
         self.shallow, self.host_depth, self.host_limit = False, 0, MAX_HOST_DEPTH
+        cell = Cell()
         try:
-            value = self._assigned(file, name)
+            with cell:
+                value = self._assigned(file, name)
         finally:
             del self._names_active[key]
             self.shallow, self.host_depth, self.host_limit = before
             settled = self.leave(floor)
         if settled:
-            self._names[key] = value
+            self._names[key] = value, cell
         return value
 
     # What is worked out while something else is still in the making may rest on less than the whole truth. It is then
@@ -306,11 +344,13 @@ class Walker:
     def _assigned(self, file: File, name: str) -> Value:
         from cgsafe.walk.frame import Frame
 
-        spans = file.index["names"][name]
+        TRAIL.deps.add(("r", file.path, name))
+        TRAIL.deps.add(("r", file.path, "__getattr__"))
+        spans = file.raw["names"][name]
         values: list[Value] = []
         for first, last in spans[-4:]:
             try:
-                body, offset = self.text(file).parse(first, last)
+                body, offset = self.raw_text(file).parse(first, last)
             except SyntaxError:
                 return UNKNOWN
             frame = Frame(self, Node(None, HOST, (), None), None, file, offset)
@@ -318,7 +358,7 @@ class Walker:
             value = frame.env.get(name)
             values.append(value if value is not None else UNKNOWN)
         value = join_all(values)
-        if "__getattr__" in file.index["functions"] and self.text(file).lines[spans[0][0] - 1][:1].isspace():
+        if "__getattr__" in file.raw["functions"] and self.raw_text(file).lines[spans[0][0] - 1][:1].isspace():
             return widen(value)  # declared for type checkers only: what it holds is worked out by `__getattr__`
         if value is NONE:
             return UNKNOWN  # a place that somebody fills later
@@ -327,8 +367,7 @@ class Walker:
 
             return fill(self, file, name, value)
         if isinstance(value, (Const, Host)) or value is UNKNOWN or isinstance(value, Union):
-            text = self._read(file.path)
-            if f"global {name}" in text or (f", {name}" in text and "global " in text):
+            if self.ask(file, "global", name):
                 # Rebound at run time: only its type is left.
                 return UNKNOWN if value is NONE or not isinstance(value, Const) else Host("object")
         return value
@@ -343,10 +382,11 @@ class Walker:
         key = (definition, scope)
         found = self._decorated.get(key)
         if found is not None:
-            return found
+            TRAIL.deps.add(found[1])
+            return found[0]
         transparent = self.by_package.of(definition.file.module).transparent
         if all(d.rpartition(".")[2] in transparent for d in definition.decorators):
-            self._decorated[key] = value
+            self._decorated[key] = value, Cell()
             return value
         if key in self._decorating:
             self.touch(self._decorating[key])
@@ -356,20 +396,22 @@ class Walker:
 
         before = self.shallow, self.host_depth, self.host_limit
         self.shallow, self.host_depth, self.host_limit = False, 0, MAX_HOST_DEPTH
+        cell = Cell()
         try:
-            result = decorate(self, definition, scope, value)
+            with cell:
+                result = decorate(self, definition, scope, value)
         finally:
             del self._decorating[key]
             self.shallow, self.host_depth, self.host_limit = before
             settled = self.leave(floor)
         if settled:
-            self._decorated[key] = result
+            self._decorated[key] = result, cell
         return result
 
     def call(self, definition: FunctionDef, scope: Node | None, args: Arguments, region: Region) -> Node:
         """Run a function on abstract arguments in a kind of region; the node holds the outcome."""
         try:
-            shape = definition.shape(self.text(definition.file))
+            shape = self.shape(definition)
         except (SyntaxError, ValueError, RecursionError):
             node = Node(definition, region, (), scope)
             node.done = True
@@ -383,11 +425,13 @@ class Walker:
             given = (definition, region, tuple(args.positional), tuple(args.keywords.items()), args.star, args.rest)
             settled = self._settled.get(given)
             if settled is not None:
+                TRAIL.deps.add(settled)
                 return settled
         bound = bind(self, definition, shape, args, region, scope)
         key = (definition, scope, region, bound)
         known = self.nodes.get(key) or self._provisional.get(key)
         if known is not None:
+            TRAIL.deps.add(known)
             if not known.done:
                 known.recursed = True
                 position = self._active.get(key, 0)
@@ -397,15 +441,18 @@ class Walker:
                 self._settled[given] = known
             return known
         node = Node(definition, region, bound, scope)
+        TRAIL.deps.add(node)
         if len(self._active) >= MAX_STACK or node.depth > MAX_SCOPE_DEPTH + 4:
             self.statistics["cut_depth"] += 1
             if len(self._active) >= MAX_STACK:
                 self.cuts.add((definition.file.path, definition.line))
+            TRAIL.deps.add(UNSURE)  # how deep calls nest depends on where they began
             node.done = True
             return node
         count = self.contexts.get(definition, 0)
         if count >= MAX_CONTEXTS:
             self.statistics["cut_contexts"] += 1
+            TRAIL.deps.add(UNSURE)
             node.done = True
             return node
         self.contexts[definition] = count + 1
@@ -439,6 +486,7 @@ class Walker:
         self._active[key] = position
         self._low.append(position)
         self.statistics["functions"] += 1
+        outer, TRAIL.deps = TRAIL.deps, set()
         try:
             for _ in range(MAX_REPEATS):
                 started = self.statistics["functions"]
@@ -449,6 +497,7 @@ class Walker:
                     node.result = frame.run(node.args)
                 except RecursionError:
                     self.statistics["cut_depth"] += 1
+                    TRAIL.deps.add(UNSURE)
                     node.result = UNKNOWN
                 if not node.recursed or node.result is before:
                     break
@@ -463,6 +512,8 @@ class Walker:
                 raise
             node.result = UNKNOWN
         finally:
+            node.deps = tuple(TRAIL.deps)
+            TRAIL.deps = outer
             node.done = True
             del self._active[key]
             low = self._low.pop()
@@ -490,5 +541,7 @@ class Walker:
             from cgsafe.walk.compiled import find_custom_ops
 
             self._ops = {}
-            self._ops = find_custom_ops(self)
+            with self._ops_cell:
+                self._ops = find_custom_ops(self)
+        TRAIL.deps.add(self._ops_cell)
         return self._ops

@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING, Any
 
 from cgsafe.events import HOST, CaptureSite, region, varied
+from cgsafe.index.trail import TRAIL
 from cgsafe.site_events import REGISTERS, GeneratorUse, InsideCapture
 from cgsafe.values import (
     HIGH,
@@ -118,6 +119,8 @@ class Withs:
         line = node.lineno + self.offset
         key = (self.node, line)
         body = self.walker.capture_bodies.setdefault(key, body)
+        TRAIL.deps.add(body)
+        TRAIL.deps.add(("start", "body", key))
         body.site = self.place(node)
         if isinstance(main, Value):
             given = [k.value for k in getattr(node, "keywords", ()) if k.arg == "stream"]
@@ -170,7 +173,7 @@ class Withs:
             if isinstance(part, ExtInstance) and part.name == "torch.Generator" and part.detail == "cuda":
                 given = next((k.value for k in node.keywords if k.arg == "generator"), None)
                 source = ast.unparse(given) if given is not None else "generator"
-                if REGISTERS not in self.walker.file_text(self.file):
+                if not self.walker.ask(self.file, "has", REGISTERS):
                     self.emit(GeneratorUse, node, HIGH, source=source)
 
     def stream_idiom(self: Frame) -> tuple[str, str]:
