@@ -35,7 +35,7 @@ class Owners:
         return known
 
     def _run_eagerly(self, definition: ClassDef, depth: int) -> str:
-        tables = self.walker.by_package.of(definition.file.module)
+        tables = self.walker.by_package.around(definition.file.module)
         if not tables.eager or depth > MAX_DEPTH or (definition.file.path, definition.qualname) in self.reached:
             return ""
         makers = self.makers(definition)
@@ -45,7 +45,7 @@ class Owners:
         return min(found) if all(found) else ""
 
     def _keeps_out(self, maker: ClassDef, depth: int) -> str:
-        tables = self.walker.by_package.of(maker.file.module)
+        tables = self.walker.by_package.around(maker.file.module)
         eager = sorted(name for name in tables.eager if self.walker.classes.find(maker, name) is not None)
         if eager:
             return f"`{maker.name}.{eager[0]}`"

@@ -20,6 +20,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from cgsafe.around import Around
 from cgsafe.cache import Store
 from cgsafe.findings import Edit, Fix, Root, Severity, Step
 from cgsafe.index.asked import ASKED, Asked, binding, class_body, reads_pattern
@@ -309,7 +310,7 @@ class Memory:
         except (OSError, ValueError, EOFError, TypeError):
             return None
 
-    def recall(self, project: Project, lines: Callable[[File], list[str]]) -> Recalled:
+    def recall(self, project: Project, lines: Callable[[File], list[str]], around: Around) -> Recalled:
         """The records that still hold for a project as it is now."""
         assert self.head is not None
         head = self.head
@@ -327,6 +328,7 @@ class Memory:
             return Recalled()
         bad = sum(1 << number for number in head["unsure"])
         moves: dict[str, Moves | None] = {}
+        declares = False
         for path in changed:
             old = self.shard(path)
             if path in files and old is None:
@@ -343,7 +345,11 @@ class Memory:
                 old is None or asked is None or old["print"] != plan_print(asked, file.digest, head["watched"])  # type: ignore[union-attr]
             ):
                 plan = None
+            said = around.print(file, asked.lines, head["tails"]) if file is not None and asked is not None else None
+            declares = declares or path not in files or file is None or (old or {}).get("said") != digest(said)
             moves[path] = Moves(old, asked)
+        if declares:
+            bad |= self._bad_by_declarations(around)
         good = [r for n, r in enumerate(records) if not bad >> n & 1 and moved(r, moves)]
         return Recalled({r.candidate: r for r in good}, plan)
 
@@ -363,6 +369,16 @@ class Memory:
             if witness is None or witness == path:
                 reads = asked is not None and path != but and any(map(reads_pattern(name).search, asked.lines))
                 if reads != (witness is not None):
+                    bad |= records
+        return bad
+
+    def _bad_by_declarations(self, around: Around) -> int:
+        """The records that rest on files around which other names are declared now."""
+        assert self.head is not None
+        before, now, bad = self.head["declared"], around.names(), 0
+        for path in before.keys() | now.keys():
+            if before.get(path) != now.get(path):
+                for _, records in (self.shard(path) or {}).get("leaves", {}).values():
                     bad |= records
         return bad
 
@@ -414,6 +430,7 @@ class Memory:
         watched: frozenset[str],
         more: dict[str, Any],
         witness: Callable[[str, str], str | None],
+        around: Around,
     ) -> None:
         """Remember a run that walked all roots."""
         if self.store.folder is None:
@@ -446,6 +463,7 @@ class Memory:
                 shard["leaves"][own] = (answer, records)
         mentioned = {place for row in rows for part in row[1] for place in _paths(part)}
         asked_for = star["leaves"]
+        tails = around.tails()
         files = {}
         for path, file in project.files.items():
             files[path] = (file.digest, file.module, file.package, file.import_root)
@@ -454,6 +472,7 @@ class Memory:
             shard["adds"] = {k: digest(v) for k, v in contributions(asked, asked_for).items()}
             shard["print"] = plan_print(asked, file.digest, watched)
             shard["marked"] = file.raw.get("marks") is not None
+            shard["said"] = digest(around.print(file, asked.lines, tails))
             if path in mentioned:
                 shard["spans"] = spans_of(asked)
         places: dict[str, tuple[int, int]] = {}
@@ -472,6 +491,8 @@ class Memory:
             "unsure": unsure,
             "plan": tuple([(c.path, c.kind, c.name) for c in part] for part in plan),
             "watched": watched,
+            "tails": tails,
+            "declared": around.names(),
             **more,
         }
         top = marshal.dumps(head)

@@ -69,7 +69,7 @@ def module_candidates(walker: Walker, paths: Iterable[str]) -> list[Candidate]:
         file = walker.project.files[path]
         if _host_only(walker, file):
             continue
-        tables = walker.by_package.of(file.module)
+        tables = walker.by_package.around(file.module)
         for qualified, info in file.index["classes"].items():
             if tables.not_captured_by(file.module, qualified.rpartition(".")[2]):
                 continue
@@ -83,7 +83,7 @@ def named_candidates(walker: Walker, paths: Iterable[str], kinds: Iterable[str])
     found = []
     for path in sorted(paths):
         file = walker.project.files[path]
-        tables = walker.by_package.of(file.module)
+        tables = walker.by_package.around(file.module)
         patterns = [(kind, tables.root_patterns[kind]) for kind in kinds if tables.root_patterns[kind]]
         if not patterns or _host_only(walker, file):
             continue
@@ -269,7 +269,7 @@ def start_module(walker: Walker, candidate: Candidate) -> Start | None:
     found = classes.find(definition, "forward")
     assert found is not None
     owner = found[0]
-    traced = walker.by_package.of(file.module).compiles_class(definition)
+    traced = walker.by_package.around(file.module).compiles_class(definition)
     where = COMPILED_FORWARD if traced else FORWARD
     receiver = classes.generic(definition)
     method = classes.member(owner, "forward", found[1], receiver)
@@ -291,7 +291,7 @@ def start_module(walker: Walker, candidate: Candidate) -> Start | None:
     node = Node(function, where, (), None)
     frame = _entry_frame(walker, node, file)
     frame.call_value(method, args.drop_first(), _Anchor(line))
-    tables = walker.by_package.of(file.module)
+    tables = walker.by_package.around(file.module)
     known = tables.known_to_be_captured(file.module)
     return Start(
         root,
@@ -343,7 +343,7 @@ def _inherited_refusal(walker: Walker, definition: ClassDef) -> str:
     """What a profile says of the modules that the bases of a class lie in: who runs the bases runs it, too."""
     for base in walker.classes.mro(definition)[1:]:
         if not isinstance(base, str):
-            said = walker.by_package.of(base.file.module).not_captured_by(base.file.module, "")
+            said = walker.by_package.around(base.file.module).not_captured_by(base.file.module, "")
             if said:
                 return f"it is a `{base.name}`, and {said}"
     return ""
@@ -351,7 +351,7 @@ def _inherited_refusal(walker: Walker, definition: ClassDef) -> str:
 
 def folder_refusal(walker: Walker, file: Any) -> str:
     """Why no forward in a file is a root; "" where nothing speaks against it."""
-    tables = walker.by_package.of(file.module)
+    tables = walker.by_package.around(file.module)
     if not tables.is_run(file.path):
         return "nothing runs its file: it is a template or a converter by its name"
     folder = next((p for p in file.module.split(".")[:-1] if p in tables.host_only_folders), "")
@@ -497,7 +497,7 @@ def marked_starts(walker: Walker) -> dict[Any, tuple[Start, Cell]]:
 def _warmed(walker: Walker, path: str) -> bool:
     """True where a profile says that whoever captures in a file runs the same before."""
     file = walker.project.files.get(path)
-    return file is not None and walker.by_package.of(file.module).warmed(file.module)
+    return file is not None and walker.by_package.around(file.module).warmed(file.module)
 
 
 def _given(walker: Walker, body: Node) -> frozenset[Any]:

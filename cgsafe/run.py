@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from typing import Any
 
+from cgsafe.around import Around
 from cgsafe.cache import tool_stamp
 from cgsafe.findings import Confidence, Problem
 from cgsafe.index.asked import Asked
@@ -76,7 +77,8 @@ def analyse(project: Project, settings: Settings, rules: Sequence[type[Rule]], p
     """Walk from all roots, or recall what an earlier run found from those that no change since then concerns."""
     memory = Memory(_key(project, settings, rules)) if settings.cache else None
     lines = Lines(settings)
-    recalled = memory.recall(project, lines) if memory is not None and memory.load() else Recalled()
+    around = Around(lambda: Walker(project, Reader(settings), settings.profile))
+    recalled = memory.recall(project, lines, around) if memory is not None and memory.load() else Recalled()
     if not recalled.changed:
         assert memory is not None
         return _unchanged(project, settings, recalled, memory)
@@ -90,7 +92,8 @@ def analyse(project: Project, settings: Settings, rules: Sequence[type[Rule]], p
             if recalled.records:
                 walked.append(memory.kept(recalled))
             more = {"statistics": outcome.statistics, "cuts": sorted(outcome.cuts)}
-            memory.save(project, walked, plan, lines, _watched(walker, plan), more, walker.reader_of)
+            around = Around(lambda: walker)
+            memory.save(project, walked, plan, lines, _watched(walker, plan), more, walker.reader_of, around)
     finally:
         gc.freeze()  # or the first collection after this would look through all of it
         if gc_was_on:

@@ -15,22 +15,30 @@ from typing import Any
 from cgsafe.index.project import File, Project
 
 
+def own_fields(text: str, call: str, flag: str) -> dict[str, bool]:
+    """The fields that a text declares by a call: name -> whether all declarations of it have the flag."""
+    fields: dict[str, bool] = {}
+    # A name, then a call with at most one level of calls among its arguments.
+    pattern = (
+        rf"""(?:["'](\w+)["'](?:\s*:|\]\s*=)|\b(\w+)\s*=)\s*{re.escape(call)}(?:\.\w+)?\(((?:[^()]|\([^()]*\))*)\)"""
+    )
+    for match in re.finditer(pattern, text):
+        name = match[1] or match[2]
+        fields[name] = fields.get(name, True) and flag in match[3]
+    return fields
+
+
 class DeclaredFields:
     """Answers which names hold what was declared to stay on the host."""
 
     def __init__(self, project: Project, read: Callable[[str], str], call: str, flag: str):
         self._project = project
-        # A name, then a call with at most one level of calls among its arguments.
-        pattern = re.compile(
-            rf"""(?:["'](\w+)["'](?:\s*:|\]\s*=)|\b(\w+)\s*=)\s*{re.escape(call)}(?:\.\w+)?\(((?:[^()]|\([^()]*\))*)\)"""
-        )
         self._own: dict[str, dict[str, bool]] = {}
         for file, _ in project.importers(call):
-            fields = self._own.setdefault(file.path, {})
-            for match in pattern.finditer(read(file.path)):
-                name = match[1] or match[2]
-                fields[name] = fields.get(name, True) and flag in match[3]
-        self._own = {path: fields for path, fields in self._own.items() if fields}
+            if fields := own_fields(read(file.path), call, flag):
+                self._own[file.path] = fields
+        self.tails = frozenset(project.files[path].module.rpartition(".")[2] for path in self._own)
+        self._near: dict[str, tuple[frozenset[str], frozenset[str]]] = {}
         self._around: dict[str, set[str]] = {}
         for path in self._own:
             for target in self._imported(project.files[path]):
@@ -47,17 +55,26 @@ class DeclaredFields:
         return self._agreed(near) if near else self._anywhere
 
     def _neighbours(self, file: File) -> list[str]:
-        imported = self._imported(file)
-        folder = os.path.dirname(file.path)
-        for path in sorted(imported):
-            # A model that extends another one of the same folder takes over its fields, which may be those of a third.
-            if os.path.dirname(path) == folder:
-                imported |= {p for p in self._imported(self._project.files[path]) if p in self._own}
-        return sorted(({p for p in imported if p in self._own} | self._around.get(file.path, set())) - {file.path})
+        imported, beside = self._near_imports(file)
+        # A model that extends another one of the same folder takes over its fields, which may be those of a third.
+        more = [self._near_imports(self._project.files[path])[0] for path in sorted(beside)]
+        return sorted(imported.union(self._around.get(file.path, ()), *more) - {file.path})
+
+    def _near_imports(self, file: File) -> tuple[frozenset[str], frozenset[str]]:
+        """The files that a file imports: those that declare something, and those of its folder."""
+        found = self._near.get(file.path)
+        if found is None:
+            folder = os.path.dirname(file.path)
+            targets = {self._project.find_module(name, file) for name in near_imports(self._project, file, self.tails)}
+            paths = {target.path for target in targets if target is not None}
+            beside = frozenset(p for p in paths if os.path.dirname(p) == folder)
+            found = self._near[file.path] = (frozenset(p for p in paths if p in self._own), beside)
+        return found
 
     def _imported(self, file: File) -> set[str]:
+        """All files that a file imports."""
         found = set()
-        for module, _, level in file.index["imports"].values():
+        for module, _, level in file.raw["imports"].values():
             target = self._project.find_module(self._project.absolute(file, module, level), file)
             if target is not None:
                 found.add(target.path)
@@ -71,6 +88,18 @@ class DeclaredFields:
                 for part in (name, *_ends(name)):
                     said[part] = said.get(part, True) and host
         return frozenset(name for name, host in said.items() if host)
+
+
+def near_imports(project: Project, file: File, tails: frozenset[str]) -> set[str]:
+    """The absolute names of the modules that a file imports from its folder, or that end like one that declares something."""
+    package = file.module if file.package else file.module.rpartition(".")[0]
+    found = set()
+    for module, _, level in file.raw["imports"].values():
+        name = project.absolute(file, module, level)
+        parent, _, last = name.rpartition(".")
+        if last in tails or not parent or package in (parent, name):
+            found.add(name)
+    return found
 
 
 def _ends(name: str) -> list[str]:

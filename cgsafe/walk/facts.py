@@ -439,12 +439,16 @@ class FactsByPackage:
         self.declared: Callable[[str, tuple[str, ...]], frozenset[str]] | None = None  # by module and `declared_by`
         self._declaring: dict[tuple[int, frozenset[str]], Facts] = {}
 
+    def around(self, module: str) -> Facts:
+        """What counts in the package of a module, by its dotted name."""
+        package = module.partition(".")[0]
+        return facts(self._added, package) if package in self._special else self.general
+
     def of(self, module: str) -> Facts:
-        """What counts in a module, by its dotted name."""
+        """What counts in a module: as in its package, and by what the code around it declares."""
         found = self._known.get(module)
         if found is None:
-            package = module.partition(".")[0]
-            found = facts(self._added, package) if package in self._special else self.general
+            found = self.around(module)
             if found.declared_by and self.declared is not None:
                 names = self.declared(module, found.declared_by)
                 if names:

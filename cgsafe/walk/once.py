@@ -37,18 +37,13 @@ class Once(NamedTuple):
 
 def fills_once(frame: Frame, node: ast.If) -> Once:
     """What an `if` that looks for a stored value makes of its parts."""
-    if not isinstance(node.test, (ast.Compare, ast.BoolOp, ast.UnaryOp)):
+    questions = _questions(node)
+    if not questions:
         return Once()
-    if any(isinstance(part, (ast.Lt, ast.LtE, ast.Gt, ast.GtE)) for part in ast.walk(node.test)):
-        return Once()  # what is made anew as soon as it is too small
     first, end = node.body[0].lineno + frame.offset, (node.body[-1].end_lineno or 0) + frame.offset
     lines = frame.walker.raw_text(frame.file).lines
     last = frame._span()[1]
-    for test in node.test.values if isinstance(node.test, ast.BoolOp) else [node.test]:
-        asked = _asked(test)
-        if asked is None:
-            continue
-        place, stores, missing = asked
+    for test, (place, stores, missing) in questions:
         leaves = isinstance(node.body[-1], ast.Return)
         if not missing and isinstance(node.test, ast.Compare) and isinstance(place, ast.Attribute):
             if any(_empties(statement, ast.unparse(place)) for statement in node.body):
@@ -81,6 +76,24 @@ def fills_once(frame: Frame, node: ast.If) -> Once:
             moved = any(moves.search(text) for text in lines[end:later])
             return Once("body", spelled, name if moved else "")
     return Once()
+
+
+def _questions(node: ast.If) -> tuple[tuple[ast.expr, tuple[ast.expr, str, bool]], ...]:
+    """The parts of a test that look for a stored value, as `_asked` reads them; the same at each run of the `if`."""
+    try:
+        return node.questions  # type: ignore[attr-defined,no-any-return]
+    except AttributeError:
+        pass
+    found: list[tuple[ast.expr, tuple[ast.expr, str, bool]]] = []
+    if isinstance(node.test, (ast.Compare, ast.BoolOp, ast.UnaryOp)):
+        for test in node.test.values if isinstance(node.test, ast.BoolOp) else [node.test]:
+            asked = _asked(test)
+            if asked is not None:
+                found.append((test, asked))
+    if found and any(isinstance(part, (ast.Lt, ast.LtE, ast.Gt, ast.GtE)) for part in ast.walk(node.test)):
+        found = []  # what is made anew as soon as it is too small
+    node.questions = tuple(found)  # type: ignore[attr-defined]
+    return node.questions  # type: ignore[attr-defined,no-any-return]
 
 
 def _asked(test: ast.expr) -> tuple[ast.expr, str, bool] | None:
@@ -136,11 +149,15 @@ def _stays(frame: Frame, place: ast.expr) -> bool:
     if not owners or any(p.state.transient for p in owners):
         return False
     others = {m for p in owners for m in frame.walker.classes.setters(p.definition, place.attr)}
-    return not any(_sets(frame.walker, method, place.attr) for method in others - {frame.node.definition})
+    return not any(sets(frame.walker, method, place.attr) for method in others - {frame.node.definition})
+
+
+def sets(walker: Walker, method: FunctionDef, name: str) -> bool:
+    """True where a method, which the text of its lines makes a candidate, does set an attribute of that name."""
+    return walker.setting.of((method, name), lambda: _sets(walker, method, name))  # type: ignore[no-any-return]
 
 
 def _sets(walker: Walker, method: FunctionDef, name: str) -> bool:
-    """True where a method, which the text of its lines makes a candidate, does set an attribute of that name."""
     try:
         body = walker.shape(method).body
     except (SyntaxError, ValueError, RecursionError):

@@ -164,6 +164,7 @@ class Walker:
         self._ops: dict[str, Value] | None = None
         self._ops_cell = Cell()
         self._breaks = Memo()  # path -> name -> (decorator, state of the step)
+        self.setting = Memo()  # see `walk.once.sets`
         self.annotations = Memo()
         self.answers: dict[Any, Any] = {}  # to questions about files
         self._attribute_reads: dict[tuple[str, str], str | None] = {}
@@ -203,11 +204,23 @@ class Walker:
 
     def _declared(self, module: str, by: tuple[str, ...]) -> frozenset[str]:
         """The names that the code around a module declares to be on the host."""
+        file = self.project.find_module(module)
+        return self.declared_in(file, by) if file is not None else frozenset()
+
+    def declared_in(self, file: File, by: tuple[str, ...]) -> frozenset[str]:
+        """The same for a file. What that rests on is not noted: `cgsafe.around` sees to it."""
+        outer, TRAIL.deps = TRAIL.deps, set()
+        try:
+            return self.fields_declared(by).names(file)
+        finally:
+            TRAIL.deps = outer
+
+    def fields_declared(self, by: tuple[str, ...]) -> DeclaredFields:
+        """What the checked code declares by a call."""
         fields = self._fields.get(by)
         if fields is None:
             fields = self._fields[by] = DeclaredFields(self.project, self._read, by[0], by[1])
-        file = self.project.find_module(module)
-        return fields.names(file) if file is not None else frozenset()
+        return fields
 
     def reads_attribute(self, name: str, but: str) -> bool:
         """True where a file other than `but` reads an attribute of that name."""
