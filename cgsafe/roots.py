@@ -232,7 +232,7 @@ def _callers(walker: Walker, candidate: Candidate, paths: set[str]) -> list[Cand
         return []
     name = called_as(file, candidate.name)
     if not name:
-        return []
+        return _callers_of_method(walker, file, candidate.name)
     found = []
     called: dict[str, list[str]] = {}
     for importer, local in walker.project.importers(name):
@@ -248,6 +248,17 @@ def _callers(walker: Walker, candidate: Candidate, paths: set[str]) -> list[Cand
                 found.append(Candidate(path, "site", qualified))
         found.append(Candidate(path, "site", ""))
     return found
+
+
+def _callers_of_method(walker: Walker, file: Any, qualified: str) -> list[Candidate]:
+    """Functions of the same file that call a method of that name."""
+    called = f".{qualified.rpartition('.')[2]}("
+    lines = walker.text(file).lines
+    return [
+        Candidate(file.path, "site", other)
+        for other, (first, _, last, _, _) in file.index["functions"].items()
+        if other != qualified and any(called in line for line in lines[first - 1 : last])
+    ]
 
 
 def called_as(file: Any, qualified: str) -> str:

@@ -89,3 +89,50 @@ def test_the_advice_is_the_projects_own_way(check):
     report = verify(check, files)
     assert "current_stream()" in report.findings[0].fix.description
     assert "vllm.utils.torch_utils" in report.findings[0].fix.description
+
+
+def test_a_method_that_captures_what_it_is_handed_is_known_by_its_callers(check):
+    """What is captured is known where the method is called, whatever the method is called like."""
+    report = check(
+        {
+            "runner.py": """
+                import torch
+
+                class Runner:
+                    def __init__(self, graph, stream):
+                        self.graph = graph
+                        self.stream = stream
+
+                    def _record(self, call, x: torch.Tensor):
+                        with torch.cuda.graph(self.graph, stream=self.stream):
+                            call(x)
+
+                    def prepare(self, x: torch.Tensor):
+                        self._record(self._reads, x)
+
+                    def _reads(self, x):
+                        return x.sum().item()
+            """
+        },
+        select="CG102",
+    )
+    assert [(f.line, f.root.line) for f in report.findings] == [(16, 9)]
+
+
+def test_names_that_only_end_or_begin_like_a_capture_open_none():
+    from cgsafe.index.build import build
+
+    text = """
+import torch
+from torch._inductor import graph_returns_tuple
+def set_up(model):
+    # torch.cuda.graph(graph) comes later
+    if uses_cudagraph(model) and model.dump_graph():
+        return torch.cuda.graph_pool_handle()
+def capture(g, graph):
+    with torch.cuda.graph(g):
+        pass
+    with graph(g):
+        pass
+"""
+    assert build(text)["triggers"]["capture"] == (9, 11)

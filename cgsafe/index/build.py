@@ -45,6 +45,7 @@ _TRIGGERS = {
     ),
     "op": ("custom_op", "Library(", "triton_op", ".impl("),
 }
+_NAMES = ("cuda.graph", "import graph")  # words that may go on as another name
 _PLACEHOLDERS = ("Any", "object", "type")  # what stands in for a class of a package that is not installed
 _INSTANTIATED = re.compile(r"([A-Z]\w+)\(")
 
@@ -100,9 +101,20 @@ def _lines_of(word: str, text: str) -> list[int]:
     while at >= 0:
         line += text.count("\n", last, at)
         last = at
-        lines.append(line)
+        if _is_whole(word, text, at):
+            lines.append(line)
         at = text.find(word, at + 1)
     return lines
+
+
+def _is_whole(word: str, text: str, at: int) -> bool:
+    """False where a word that begins or ends with a name is a part of a longer one, or stands in a comment line."""
+    end = at + len(word)
+    if word in _NAMES and end < len(text) and (text[end].isalnum() or text[end] == "_"):
+        return False
+    if word == "graph(" and at and (text[at - 1].isalnum() or text[at - 1] == "_"):
+        return False
+    return not text[text.rfind("\n", 0, at) + 1 : at].lstrip().startswith("#")
 
 
 def _statements(body: Iterable[ast.stmt], index: dict[str, Any], cls: str) -> None:
