@@ -53,6 +53,37 @@ def test_what_goes_wrong_is_a_problem_and_no_crash(write, tmp_path):
     assert "syntax error" in documents.check_here([path], {path: b"def\n"}).problems[0]
 
 
+def test_half_written_code_keeps_the_findings_that_the_editor_shows(write, tmp_path):
+    pytest.importorskip("pygls")
+    from lsprotocol import types
+    from pygls.workspace import Workspace
+
+    from cgsafe.lsp.server import make
+
+    write({"m.py": MODEL, "n.py": MODEL})
+    uri, other = ((tmp_path / name).as_uri() for name in ("m.py", "n.py"))
+    server = make(documents.check_here, quiet=0)
+    server.protocol._workspace = Workspace(None)
+    sent = []
+    server.text_document_publish_diagnostics = sent.append
+    server.window_log_message = lambda params: None
+
+    async def session() -> list[list[tuple[str, int]]]:
+        seen = []
+        for version, text in enumerate((MODEL, MODEL + "def half(", MODEL + "def half(): pass"), 1):
+            sent.clear()
+            for document in (uri, other):
+                item = types.TextDocumentItem(document, "python", version, text if document == uri else MODEL)
+                server.workspace.put_text_document(item)
+            server._open = {uri, other}
+            server.soon(0)
+            await server._waiting
+            seen.append([(params.uri, len(params.diagnostics)) for params in sent])
+        return seen
+
+    assert asyncio.run(session()) == [[(uri, 2), (other, 2)], [(other, 2)], [(uri, 2), (other, 2)]]
+
+
 def test_each_document_has_the_configuration_of_its_own_folder(write, tmp_path):
     write(
         {"a/cgsafe.toml": "ignore = ['CG1']", "a/m.py": "", "b/cgsafe.toml": "", "b/m.py": "", "c/cgsafe.toml": "x = 1"}

@@ -26,6 +26,7 @@ class Answer:
     findings: dict[str, list[Finding]] = field(default_factory=dict)  # by absolute path
     problems: list[str] = field(default_factory=list)
     texts: dict[str, str] = field(default_factory=dict)  # code -> what the GPU says
+    unread: set[str] = field(default_factory=set)  # absolute paths of documents that are not Python at the moment
 
 
 def check(paths: Sequence[str], contents: Mapping[str, bytes]) -> Answer:
@@ -75,6 +76,9 @@ def _check_by(found: Config, paths: Sequence[str], contents: Mapping[str, bytes]
         return
     for finding in report.findings:
         answer.findings.setdefault(os.path.abspath(finding.path), []).append(finding)
+    answer.unread |= {os.path.abspath(p.path) for p in report.errors if p.line} - set(
+        map(os.path.abspath, report.checked)
+    )
     answer.problems += [*problems, *(f"{p.path}:{p.line}: {p.message}" for p in report.errors)]
     answer.texts.update({rule.code: rule.error for rule in rules if rule.error})
 
