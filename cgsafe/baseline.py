@@ -162,10 +162,12 @@ class Outcome:
     known: list[Entry] = field(default_factory=list)  # as they are now
 
 
-def apply(report: Report, baseline: Baseline, checked: Collection[str], codes: Collection[str]) -> Outcome:
+def apply(
+    report: Report, baseline: Baseline, checked: Collection[str], codes: Collection[str], given: Collection[str]
+) -> Outcome:
     """Move the findings of a report that are known to its suppressed ones, and mark the others as new.
 
-    `checked` are the files that were checked (as shown), `codes` the rules that ran.
+    `checked` are the files that were checked (as shown), `codes` the rules that ran, `given` the paths asked for.
     """
     folder = os.path.dirname(os.path.abspath(baseline.path))
 
@@ -184,7 +186,16 @@ def apply(report: Report, baseline: Baseline, checked: Collection[str], codes: C
     report.suppressed.sort(key=lambda f: (f.path, f.line, f.column, f.code))
     looked_at = {slashed(os.path.relpath(path, folder)) for path in checked if path != STDIN} | {STDIN}
     looked_at = {escape(path) for path in looked_at}
+    complete = any(is_gone(entry.path) for entry in left) and _within(baseline, folder, given)
     for entry in left:
-        seen = entry.code in codes and (entry.path in looked_at or is_gone(entry.path))
+        # A file that is gone may have been renamed: only who looks at all that the baseline is about knows that it was not.
+        seen = entry.code in codes and (entry.path in looked_at or (complete and is_gone(entry.path)))
         (outcome.stale if seen else outcome.unchecked).append(entry)
     return outcome
+
+
+def _within(baseline: Baseline, folder: str, given: Collection[str]) -> bool:
+    """True where all entries of a baseline lie in the given folders."""
+    folders = [os.path.join(os.path.abspath(path), "") for path in given if os.path.isdir(path)]
+    places = {os.path.dirname(os.path.join(folder, entry.path)) for entry in baseline.entries}
+    return all(any(os.path.join(place, "").startswith(known) for known in folders) for place in places)

@@ -185,7 +185,8 @@ def _analyse(
     todo = [[c for c in part if c not in known] for part in plan]
     reached = {place for c in plan[0] if c in known for place in known[c].reached}
     rounds = (_chunks(todo[0]), _chunks(todo[1]), _chunks(todo[2]))
-    jobs = available(settings.jobs) if sum(map(len, todo)) >= SMALL else 1
+    left = len(todo[0]) + len(_left(todo[1], reached)) + len(todo[2])
+    jobs = available(settings.jobs) if left >= SMALL else 1
     notes = settings.cache
     outcomes = _shared(walker, rules, rounds, jobs, progress, reached, notes) if jobs > 1 else None
     if outcomes is None:
@@ -195,8 +196,7 @@ def _analyse(
         outcomes[0].reached = reached
     reached = outcomes[0].reached
     walked = [o.walked for o in outcomes]
-    left = [c for part in plan[1:2] for c in part if (c.path, c.name) not in reached]
-    used = [known[c] for c in (*plan[0], *left, *plan[2]) if c in known]
+    used = [known[c] for c in (*plan[0], *_left(plan[1], reached), *plan[2]) if c in known]
     recalled.records = {r.candidate: r for r in used}
     eager = _Eager(project, settings, reached, False)
     eager.walker = walker

@@ -141,6 +141,22 @@ def test_a_part_of_the_tree_says_nothing_about_the_rest(write, tmp_path, capsys)
     assert (tmp_path / "base.tsv").read_text() == before
 
 
+@pytest.mark.parametrize("part", ["n.py", "part"])
+def test_a_part_of_the_tree_says_nothing_about_a_file_that_was_renamed(write, tmp_path, capsys, part):
+    known(write, {"m.py": MODEL, "n.py": "x = 1", "part/o.py": "x = 1"})
+    before = (tmp_path / "base.tsv").read_text()
+    (tmp_path / "m.py").rename(tmp_path / "renamed.py")
+    assert main(["check", part, "--baseline", "base.tsv", "--no-cache"]) == 0
+    assert "no longer found" not in capsys.readouterr().err
+    for words in (["--prune"], []):
+        assert main(["baseline", *words, "-q", "-o", "base.tsv", part]) == 0
+        assert (tmp_path / "base.tsv").read_text() == before
+    assert main(["check", "--baseline", "base.tsv", "--no-cache"]) == 0
+    (tmp_path / "renamed.py").unlink()
+    assert main(["baseline", "--prune", "-q", "-o", "base.tsv"]) == 0  # it is gone for good, and all was looked at
+    assert "m.py" not in (tmp_path / "base.tsv").read_text()
+
+
 def test_the_two_sides_of_a_merge_conflict_count(write, tmp_path, capsys):
     known(write, {"m.py": MODEL})
     lines = (tmp_path / "base.tsv").read_text().splitlines()

@@ -115,7 +115,7 @@ def test_watch_does_not_go_with_standard_input(write, capsys, monkeypatch):
 def test_the_hooks_are_commands_that_there_are():
     yaml = pytest.importorskip("yaml")
     hooks = yaml.safe_load((REPOSITORY / ".pre-commit-hooks.yaml").read_text())
-    assert [hook["id"] for hook in hooks] == ["cgsafe", "cgsafe-fix"]
+    assert [hook["id"] for hook in hooks] == ["cgsafe", "cgsafe-fix", "cgsafe-staged"]
     usage = subprocess.run([sys.executable, "-m", "cgsafe", "check", "--help"], capture_output=True, text=True).stdout
     for hook in hooks:
         program, command, *options = shlex.split(hook["entry"])

@@ -62,7 +62,7 @@ def baseline(**options: Any) -> int:
     if not report.files_checked:
         say(f"nothing was checked: no Python files in {', '.join(map(escape, setup.paths))}")
         return FAILED
-    outcome = apply(report, old, report.checked, {rule.code for rule in setup.chosen})
+    outcome = apply(report, old, report.checked, {rule.code for rule in setup.chosen}, setup.paths)
     added = [] if options["prune"] else [entry_of(finding, path) for finding in report.findings]
     entries = {*outcome.known, *outcome.unchecked, *added}
     try:

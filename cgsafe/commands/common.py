@@ -171,7 +171,7 @@ def apply_baseline(report: Report, baseline: Baseline, setup: Setup) -> None:
     from cgsafe.report import counted
     from cgsafe.report.style import escape
 
-    outcome = apply(report, baseline, report.checked, {rule.code for rule in setup.chosen})
+    outcome = apply(report, baseline, report.checked, {rule.code for rule in setup.chosen}, setup.paths)
     report.stale = len(outcome.stale) if not report.errors else 0
     shown = escape(baseline.path)
     if baseline.conflicts:

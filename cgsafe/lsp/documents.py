@@ -70,7 +70,7 @@ def _check_by(found: Config, paths: Sequence[str], contents: Mapping[str, bytes]
         if (known := config.baseline_of(found)) is not None:
             from cgsafe.baseline import apply, load
 
-            apply(report, load(known), report.checked, {rule.code for rule in chosen})
+            apply(report, load(known), report.checked, {rule.code for rule in chosen}, paths)
     except Exception as error:
         answer.problems.append(f"{type(error).__name__}: {error}")
         return

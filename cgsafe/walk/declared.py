@@ -14,17 +14,22 @@ from typing import Any
 
 from cgsafe.index.project import File, Project
 
+MAX_NAME = 200  # characters before a call in which the name that it is bound to stands
+_NAMED = re.compile(r"""(?:["'](\w+)["'](?:\s*:|\]\s*=)|\b(\w+)\s*=)\s*\Z""")
+_GIVEN = re.compile(r"(?:\.\w+)?\(((?:[^()]|\([^()]*\))*)\)")  # at most one level of calls among the arguments
+
 
 def own_fields(text: str, call: str, flag: str) -> dict[str, bool]:
     """The fields that a text declares by a call: name -> whether all declarations of it have the flag."""
     fields: dict[str, bool] = {}
-    # A name, then a call with at most one level of calls among its arguments.
-    pattern = (
-        rf"""(?:["'](\w+)["'](?:\s*:|\]\s*=)|\b(\w+)\s*=)\s*{re.escape(call)}(?:\.\w+)?\(((?:[^()]|\([^()]*\))*)\)"""
-    )
-    for match in re.finditer(pattern, text):
-        name = match[1] or match[2]
-        fields[name] = fields.get(name, True) and flag in match[3]
+    at = text.find(call)
+    while at >= 0:
+        named = _NAMED.search(text[max(0, at - MAX_NAME) : at])
+        given = _GIVEN.match(text, at + len(call))
+        if named is not None and given is not None:
+            name = named[1] or named[2]
+            fields[name] = fields.get(name, True) and flag in given[1]
+        at = text.find(call, at + 1)
     return fields
 
 

@@ -88,7 +88,7 @@ def drift(old: Path, new: Path, level: Confidence) -> tuple[int, int, int, int, 
         report = checked(new, level)
         now = list(report.findings)
         codes = {rule.code for rule in load_rules()[0]}
-        apply(report, Baseline(os.path.join(new, "b"), load(path).entries), report.checked, codes)
+        apply(report, Baseline(os.path.join(new, "b"), load(path).entries), report.checked, codes, [new])
     pairs = still_there(before, now, old, new)
     called_new = Counter((f.path, f.line, f.column, f.code) for f in report.findings)
     missed = [f for _, f in pairs if called_new[(f.path, f.line, f.column, f.code)]]
