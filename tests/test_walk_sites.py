@@ -136,3 +136,11 @@ def capture(g, graph):
         pass
 """
     assert build(text)["triggers"]["capture"] == (9, 11)
+
+
+@pytest.mark.parametrize("kind", ["capture", "around"])
+def test_every_word_that_opens_a_capture_is_looked_for(kind):
+    from cgsafe.index.build import _TRIGGERS, build
+
+    for word in _TRIGGERS[kind]:
+        assert kind in build(f'"""x = {word} "y"""\n'.replace('"""', "'''"))["triggers"], word

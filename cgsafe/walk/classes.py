@@ -22,12 +22,12 @@ from cgsafe.walk.attributes import Attributes
 from cgsafe.walk.decorators import decorate_class
 from cgsafe.walk.defs import ClassDef, FunctionDef
 from cgsafe.walk.entry import root_arguments
+from cgsafe.walk.facts import TENSOR_CLASSES
 
 if TYPE_CHECKING:
     from cgsafe.walk.walker import Walker
 
 MAX_STATE_DEPTH = 5  # objects that hold objects that hold ...; deeper ones are known by their class only
-TENSOR_CLASSES = frozenset(("torch.Tensor", "torch.nn.Parameter", "torch.nn.parameter.Parameter"))
 _MODULE_BASES = ("torch.nn.", "lightning.", "pytorch_lightning.")
 
 

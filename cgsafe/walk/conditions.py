@@ -34,6 +34,7 @@ from cgsafe.values import (
     truth,
 )
 from cgsafe.walk import loading
+from cgsafe.walk.facts import TENSOR_CLASSES
 
 if TYPE_CHECKING:
     from cgsafe.walk.frame import Frame
@@ -51,7 +52,6 @@ _HOST_CLASSES = {
 }
 _SEQUENCE_CLASSES = {"builtins.list": "list", "builtins.tuple": "tuple", "builtins.set": "set"}
 _MAPPING_CLASSES = {"builtins.dict", "collections.OrderedDict", "collections.abc.Mapping", "typing.Mapping"}
-_TENSOR_CLASSES = {"torch.Tensor", "torch.nn.Parameter", "torch.nn.parameter.Parameter"}
 
 
 class Conditions:
@@ -379,7 +379,7 @@ class Conditions:
         """What a value is once `isinstance` has said yes."""
         results: list[Value] = []
         for cls in wanted:
-            if isinstance(cls, Ext) and cls.name in _TENSOR_CLASSES:
+            if isinstance(cls, Ext) and cls.name in TENSOR_CLASSES:
                 results.append(value if isinstance(value, Tensor) else Tensor("cuda", None, "", 2))
             elif isinstance(cls, Ext) and cls.name in _SEQUENCE_CLASSES:
                 results.append(value if isinstance(value, Seq) else Seq(_SEQUENCE_CLASSES[cls.name], None, UNKNOWN))
@@ -436,7 +436,7 @@ class Conditions:
                 return True
             if name.startswith("builtins.") and not externals:
                 return False
-            if name in _TENSOR_CLASSES:
+            if name in TENSOR_CLASSES:
                 return False
             return None
         if isinstance(value, ExtInstance):

@@ -27,6 +27,7 @@ from cgsafe.values import (
 )
 
 _ENUMS = ("enum.", "Enum")
+TENSOR_CLASSES = frozenset(("torch.Tensor", "torch.nn.Parameter", "torch.nn.parameter.Parameter"))
 _PREDICATES = ("is_", "has_", "can_", "supports_")  # starts of names that hold an answer
 
 
@@ -349,17 +350,19 @@ class Facts:
         """The answer of a predicate in special set-ups only, in the methods of a class; None where it has no such answer."""
         if not region.captured or region.explicit or region.hot:
             return None
-        given = next((a[name] for p, a in self._class_guards.items() if name in a and matches(cls, (p,))), None)
+        given = self._class_answer(cls, name)
         return {"seldom": True, "usually": False}.get(given) if isinstance(given, str) else None
 
     def answer_in(self, cls: str, name: str, region: Region) -> Value | None:
         """The answer of a predicate under capture in the methods of a class, by patterns of its name."""
         if not region.captured or region.explicit or region.hot:
             return None
-        for pattern, answers in self._class_guards.items():
-            if name in answers and matches(cls, (pattern,)):
-                return self._answer(answers[name], region)
-        return None
+        given = self._class_answer(cls, name)
+        return None if given is None else self._answer(given, region)
+
+    def _class_answer(self, cls: str, name: str) -> Any:
+        """What the first pattern that a class fits says of a predicate; None where none does."""
+        return next((a[name] for p, a in self._class_guards.items() if name in a and matches(cls, (p,))), None)
 
     def never_returns(self, node: ast.expr) -> bool:
         """`sys.exit()` and its like as a statement."""
