@@ -237,13 +237,22 @@ class Closures:
     def _visit(
         start: Any, numbers: dict[Any, int], below: list[list[int]], plain: list[list[Any]], order: list[int]
     ) -> None:
-        def enter(cell: Any) -> tuple[int, Any]:
+        stack: list[tuple[int, Any]] = []
+
+        def enter(cell: Any) -> bool:
+            """Number a cell; True where it has others below it, which come next."""
             number = numbers[cell] = len(below)
             below.append([])
-            plain.append([d for d in cell.deps if d.__class__ is tuple])
-            return number, iter([d for d in cell.deps if d.__class__ is not tuple])
+            deps = cell.deps
+            leaves = [d for d in deps if d.__class__ is tuple]
+            plain.append(leaves)
+            if len(leaves) == len(deps):
+                order.append(number)
+                return False
+            stack.append((number, iter([d for d in deps if d.__class__ is not tuple])))
+            return True
 
-        stack = [enter(start)]
+        enter(start)
         while stack:
             number, rest = stack[-1]
             mine = below[number]
@@ -251,9 +260,10 @@ class Closures:
                 known = numbers.get(cell)
                 if known is None:
                     mine.append(len(below))
-                    stack.append(enter(cell))
-                    break
-                mine.append(known)
+                    if enter(cell):
+                        break
+                else:
+                    mine.append(known)
             else:
                 order.append(number)
                 stack.pop()

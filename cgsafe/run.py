@@ -42,7 +42,7 @@ from cgsafe.rule import Rule, RuleSet
 from cgsafe.settings import Settings
 from cgsafe.sites import read_sites
 from cgsafe.source import read
-from cgsafe.trace import Judge, Reaches, RootKey, capture_sites, found_from, has_sites
+from cgsafe.trace import Judge, Reaches, RootKey, capture_sites, found_from, has_sites, leading
 from cgsafe.walk.defs import Text
 from cgsafe.walk.walker import Node, Walker
 
@@ -324,6 +324,7 @@ class Share:
         self.rules = RuleSet(rules)
         self.starts: list[Start] = []
         self.walked: dict[Candidate, tuple[Cell, Start | None]] = {}
+        self.leads: set[Node] = set()  # nodes from which calls lead to something
         self.known: set[Place] = set()  # modules that the roots of the first round reached, in whichever process
 
     def walk_all(self, chunks: list[list[Candidate]], reached: set[Place] | None, progress: Progress | None) -> None:
@@ -394,6 +395,7 @@ class Share:
         judge = Judge(self.rules)
         owners = self.owners()
         marked = marked_starts(walker)
+        self.leads = leading([*(start for start, _ in marked.values()), *self.starts], judge)
         explicit = {leaf: self._part(start, judge, owners) for leaf, (start, _) in marked.items()}
         sites = {node: _sites_part(node, judge) for node in walker.all_nodes() if has_sites(node)}
         outcome = Outcome()
@@ -459,7 +461,7 @@ class Share:
                 into.leaves[leaf] = digest(answer), leaves[leaf]
 
     def _part(self, start: Start, judge: Judge, owners: Owners) -> Part:
-        found = found_from(start, judge)
+        found = found_from(start, judge, self.leads)
         root, module, eager = start.root, None, ""
         if start.module is not None:
             module = (start.module.file.path, start.module.qualname)

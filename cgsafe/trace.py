@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -133,8 +133,32 @@ def lowered(found: Iterable[Reach], guess: str) -> None:
             reach.message += f"; {guess}"
 
 
-def found_from(start: Start, judge: Judge) -> dict[Spot, Reach]:
-    """What a root runs into, by its shortest path, whoever runs it."""
+def leading(starts: Iterable[Start], judge: Judge) -> set[Node]:
+    """The nodes from which calls lead to something that is stated, of all that the roots reach: most lead nowhere."""
+    callers: dict[Node, list[Node]] = {start.node: [] for start in starts}
+    waiting = list(callers)
+    found: list[Node] = []
+    for node in waiting:
+        if node.streams or judge.of(node):
+            found.append(node)
+        for _, callee in node.calls:
+            known = callers.get(callee)
+            if known is None:
+                callers[callee] = [node]
+                waiting.append(callee)
+            else:
+                known.append(node)
+    leads = set(found)
+    for node in found:
+        for caller in callers[node]:
+            if caller not in leads:
+                leads.add(caller)
+                found.append(caller)
+    return leads
+
+
+def found_from(start: Start, judge: Judge, leads: Collection[Node] | None = None) -> dict[Spot, Reach]:
+    """What a root runs into, by its shortest path, whoever runs it; `leads` as `leading` gives it."""
     parents: dict[Node, tuple[Node, int] | None] = {start.node: None}
     queue = [start.node]
     best: dict[Spot, Reach] = {}
@@ -143,7 +167,8 @@ def found_from(start: Start, judge: Judge) -> dict[Spot, Reach]:
             if isinstance(event, SiteEvent):
                 continue
             _add(best, start, node, parents, event, rule, hit)
-        for line, callee in sorted(node.calls, key=lambda call: (call[0], node_order(call[1]))):
+        calls = node.calls if leads is None else [call for call in node.calls if call[1] in leads]
+        for line, callee in sorted(calls, key=lambda call: (call[0], node_order(call[1]))):
             if callee not in parents:
                 parents[callee] = (node, line)
                 queue.append(callee)

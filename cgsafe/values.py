@@ -458,7 +458,7 @@ def _join(a: Value, b: Value) -> Value:
 
 def parts_of(value: Value) -> tuple[Value, ...]:
     """The members of a union, or the value itself."""
-    return value.parts if isinstance(value, Union) else (value,)
+    return value.parts if value.__class__ is Union else (value,)  # type: ignore[attr-defined]
 
 
 def placed(value: Value, kind: str) -> Value:
@@ -501,6 +501,8 @@ def _union(parts: list[Value]) -> Value:
 
 def _merge(a: Value, b: Value) -> Value | None:
     """One value for two of the same sort, or None where they are better kept apart."""
+    if a.__class__ is not b.__class__ and not (a.__class__ in _PLAIN and b.__class__ in _PLAIN):
+        return None
     if isinstance(a, ExtInstance) and isinstance(b, ExtInstance) and a.name == b.name:
         if isinstance(a.detail, (Seq, Dict)) and isinstance(b.detail, (Seq, Dict)):
             return ExtInstance(a.name, join(a.detail, b.detail))  # containers of modules
@@ -541,6 +543,9 @@ def _merge(a: Value, b: Value) -> Value | None:
     return None
 
 
+_PLAIN = (Const, Host)
+
+
 def _join_dicts(a: Dict, b: Dict) -> Dict:
     one, two = a.as_dict(), b.as_dict()
     items: dict[Any, Value] = {}
@@ -555,8 +560,8 @@ def _join_dicts(a: Dict, b: Dict) -> Dict:
 
 def kind_of(value: Value) -> str:
     """The name of a host value's type."""
-    if isinstance(value, Host):
-        return value.kind
+    if value.__class__ is Host:
+        return value.kind  # type: ignore[attr-defined,no-any-return]
     if isinstance(value, Const):
         kind = _KIND_OF.get(type(value.value))
         return kind.kind if kind is not None else "object"
@@ -606,15 +611,17 @@ def is_host(value: Value) -> bool:
 
 def truth(value: Value) -> bool | None:
     """The truth value where it is certain, else None."""
-    if isinstance(value, Const):
-        return bool(value.value)
-    if isinstance(value, (Func, Bound, Class, ModuleRef, Partial, Compiled, Device)):
+    kind = value.__class__
+    if kind is Const:
+        return bool(value.value)  # type: ignore[attr-defined]
+    if kind is Union:
+        outcomes = {truth(p) for p in value.parts}  # type: ignore[attr-defined]
+        return outcomes.pop() if len(outcomes) == 1 else None
+    if kind in _TRUE:
         return True
     if isinstance(value, Seq) and value.items is not None:
         return bool(value.items)
-    if isinstance(value, Dict) and value.items:
-        return True
-    if isinstance(value, Union):
-        outcomes = {truth(p) for p in value.parts}
-        return outcomes.pop() if len(outcomes) == 1 else None
-    return None
+    return True if isinstance(value, Dict) and value.items else None
+
+
+_TRUE = frozenset((Func, Bound, Class, ModuleRef, Partial, Compiled, Device))

@@ -24,15 +24,17 @@ MANY = 40
 class Cell:
     """Something that was worked out, and what that rests on."""
 
-    __slots__ = ("deps",)
+    __slots__ = ("deps", "open")
 
     def __init__(self) -> None:
         self.deps: Any = ()  # a tuple once it is complete: there are many, and most are small
+        self.open = 0  # how often it is being worked out at the moment
 
     def __enter__(self) -> Cell:
         deps = TRAIL.deps
         deps.add(self)
-        TRAIL.stack.append((self, deps))
+        TRAIL.stack.append(deps)
+        self.open += 1
         own = self.deps
         if own.__class__ is tuple:
             own = self.deps = set(own)
@@ -40,9 +42,9 @@ class Cell:
         return self
 
     def __exit__(self, *_: object) -> None:
-        stack = TRAIL.stack
-        TRAIL.deps = stack.pop()[1]
-        if len(self.deps) <= MANY and not any(cell is self for cell, _ in stack):
+        TRAIL.deps = TRAIL.stack.pop()
+        self.open -= 1
+        if not self.open and len(self.deps) <= MANY:
             self.deps = tuple(self.deps)
 
 
@@ -53,7 +55,7 @@ class Trail:
 
     def __init__(self) -> None:
         self.deps: set[Any] = set()
-        self.stack: list[tuple[Any, set[Any]]] = []
+        self.stack: list[set[Any]] = []  # of what surrounds that
 
     def add(self, what: Any) -> None:
         self.deps.add(what)

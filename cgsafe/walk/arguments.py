@@ -107,25 +107,25 @@ def bind(
     """The values of all parameters in order: named ones, `*args`, keyword-only ones, `**kwargs`."""
     from cgsafe.walk.entry import default_value, entry_value
 
-    given: dict[str, Value] = {}
     positional = args.positional
     params = shape.params
-    for name, value in zip(params, positional, strict=False):
-        given[name] = _known(value)
-    extra = list(positional[len(params) :])
+    given: dict[str, Value] = dict(zip(params, positional, strict=False))
     left: dict[str, Value] = {}
     for name, value in args.keywords.items():
         if name in given:
             continue
         if name in params or name in shape.kwonly:
-            given[name] = _known(value)
+            given[name] = value
         else:
             left[name] = value
     bound: list[Value] = []
     made = not (region.captured or region.traced or region.hot)
     for name in shape.named:
         known = given.get(name)
-        if known is None:
+        if known is not None:
+            if known.__class__ is ExtMethod:
+                known = _known(known)
+        else:
             known = default_value(walker, definition, shape, name, scope)
             if known is None:
                 known = args.star if args.star is not None and name in params else UNKNOWN
@@ -133,18 +133,21 @@ def bind(
                 known = join(known, args.star)
             elif args.rest is not None:
                 known = _maybe(walker, definition, shape, name, known, args.rest, region)
-        value = entry_value(walker, definition, shape, name, known, region)
-        if made:
-            value = _of_kind(walker, definition, shape, name, value, region)
-        elif value.__class__ is Const:
-            value = plain(value)
-        bound.append(value)
+        kind = known.__class__
+        if kind is Tensor or kind is Union or known is UNKNOWN:
+            known = entry_value(walker, definition, shape, name, known, region)
+            kind = known.__class__
+        if kind is Const:
+            known = _of_kind(walker, definition, shape, name, known, region) if made else plain(known)
+        elif made and kind in _GENERAL:
+            known = _of_kind(walker, definition, shape, name, known, region)
+        bound.append(known)
     values = bound[: len(params)]
     if shape.vararg is not None:
         if args.star is not None:
-            values.append(Seq("tuple", None, join_all([*extra, args.star])))
+            values.append(Seq("tuple", None, join_all([*positional[len(params) :], args.star])))
         else:
-            values.append(Seq("tuple", tuple(extra)))
+            values.append(Seq("tuple", tuple(positional[len(params) :])))
     values.extend(bound[len(params) :])
     if shape.kwarg is not None:
         values.append(Dict({k: plain(v) for k, v in left.items()}, args.rest))
@@ -174,6 +177,7 @@ def _of_kind(walker: Walker, definition: FunctionDef, shape: Shape, name: str, v
 
 
 _SCALARS = (INT, FLOAT, BOOL, STR, DTYPE)
+_GENERAL = frozenset((Ext, ExtMethod, Host, Seq, Union))  # besides constants, what an annotation may make less special
 
 
 def _as_annotated(value: Value, annotated: Value, constructs: bool) -> Value:

@@ -37,6 +37,7 @@ from cgsafe.values import (
 )
 from cgsafe.walk.arguments import Arguments
 from cgsafe.walk.operators import elementwise
+from cgsafe.walk.paths import dotted_path
 
 if TYPE_CHECKING:
     from cgsafe.walk.frame import Frame
@@ -271,8 +272,6 @@ def _getattr(frame: Frame, args: Arguments, node: Any) -> Value:
         return UNKNOWN
     path_value = None
     if isinstance(node, ast.Call) and frame.has_paths:
-        from cgsafe.walk.frame import dotted_path
-
         path = dotted_path(node.args[0])
         path_value = frame.env.get(f"{path}.{name.value}") if path is not None else None
     value = path_value or frame.attribute(base, name.value, node)

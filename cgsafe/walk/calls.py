@@ -71,6 +71,16 @@ def _holds_tensor(value: Value) -> bool:
     )
 
 
+def _is_plain(node: ast.Call) -> bool:
+    """True where a call passes on neither `*` nor `**`."""
+    try:
+        return node.plain  # type: ignore[attr-defined,no-any-return]
+    except AttributeError:
+        starred = any(a.__class__ is ast.Starred for a in node.args) or any(k.arg is None for k in node.keywords)
+        node.plain = not starred  # type: ignore[attr-defined]
+        return not starred
+
+
 class Calls(TorchCalls):
     """Mixin of Frame."""
 
@@ -83,6 +93,9 @@ class Calls(TorchCalls):
         return self.call_value(callee, args, node)
 
     def arguments(self: Frame, node: ast.Call) -> Arguments:
+        evaluate = self.eval
+        if _is_plain(node):
+            return Arguments([evaluate(a) for a in node.args], {k.arg: evaluate(k.value) for k in node.keywords})  # type: ignore[misc]
         args = Arguments()
         for argument in node.args:
             if argument.__class__ is ast.Starred:
@@ -241,12 +254,12 @@ class Calls(TorchCalls):
             path = f"{name}.{attribute}"
             known = self.env.get(path)
             self.env[path] = value if self.branches == 0 or known is None else join_all([known, value])
-            self.has_paths = True
+            self.note_path(path)
             self.node.stores[attribute] = value
 
     def after_call(self: Frame, args: Arguments) -> None:
         """While an object is made, what a method of it stored is read from the object again."""
-        if not self.has_paths or self.region.captured:
+        if "self" not in self.heads or self.region.captured:
             return
         if any(isinstance(a, Instance) for a in args.positional):
             for key in [k for k in self.env if k.startswith("self.")]:

@@ -49,11 +49,11 @@ class State(Cell):
     )
 
     def __init__(self, definition: ClassDef, args: Any, label: str, depth: int, generic: bool, transient: bool = False):
+        super().__init__()  # what the object and what was read from it rest on
         self.definition = definition
         self.args = args
         self.attributes: dict[str, Value] = {}
         self.known: dict[str, Value | None] = {}  # attributes as they were found once the object was complete
-        self.deps: Any = ()  # what the object and what was read from it rest on, see `cgsafe.index.trail`
         self.placeholders: set[str] = set()  # attributes of which the constructor only says that they are None for now
         self.hooks: list[tuple[str, Value]] = []
         self.label = label

@@ -35,6 +35,7 @@ from cgsafe.values import (
 )
 from cgsafe.walk import loading
 from cgsafe.walk.facts import TENSOR_CLASSES
+from cgsafe.walk.paths import dotted_path
 
 if TYPE_CHECKING:
     from cgsafe.walk.frame import Frame
@@ -61,7 +62,7 @@ class Conditions:
         for key, value in refinements:
             self.env[key] = value
             if "." in key:
-                self.has_paths = True
+                self.note_path(key)
 
     def condition(self: Frame, node: ast.expr, form: str, owner: ast.AST) -> Outcome:
         """Evaluate a condition: (its outcome where certain, refinements when true, refinements when false)."""
@@ -166,8 +167,6 @@ class Conditions:
         return left.id if self.shape is not None and left.id in (*self.shape.params, *self.shape.kwonly) else ""
 
     def narrow_truth(self: Frame, node: ast.expr, value: Value) -> Outcome:
-        from cgsafe.walk.frame import dotted_path
-
         outcome = truth(value)
         path = dotted_path(node)
         if path is None or outcome is not None or not isinstance(value, Union):
@@ -192,8 +191,6 @@ class Conditions:
         )
 
     def _comparison(self: Frame, node: ast.Compare, form: str, owner: ast.AST) -> Outcome:
-        from cgsafe.walk.frame import dotted_path
-
         op, right_node = node.ops[0], node.comparators[0]
         left = self.eval(node.left)
         right = self.eval(right_node)
@@ -257,8 +254,6 @@ class Conditions:
 
     def is_given(self: Frame, node: ast.expr) -> bool:
         """True for what is never None in what is captured, by profile."""
-        from cgsafe.walk.frame import dotted_path
-
         if not self.tables.given_arguments or not self.region.captured or self.region.explicit:
             return False
         return dotted_path(node) in self.tables.given_arguments
@@ -267,8 +262,6 @@ class Conditions:
         self: Frame, node: ast.Compare, op: ast.cmpop, rank: int, when_true: Refinements, when_false: Refinements
     ) -> None:
         """`x.ndim == 2` and its like say how many dimensions `x` has."""
-        from cgsafe.walk.frame import dotted_path
-
         path = dotted_path(measured) if (measured := _measured(node.left)) is not None else None
         value = self.env.get(path) if path is not None else None
         if path is None or value is None:
@@ -289,8 +282,6 @@ class Conditions:
         self: Frame, node: ast.Compare, op: ast.cmpop, right: Value, when_true: Refinements, when_false: Refinements
     ) -> None:
         """`x.device.type == "cpu"` and its like say where `x` is."""
-        from cgsafe.walk.frame import dotted_path
-
         named = right.type if isinstance(right, Device) else right.value if isinstance(right, Const) else None
         if not isinstance(named, str) or not named:
             return
@@ -311,8 +302,6 @@ class Conditions:
             target.append((DOUBT, Const(f"only where `{path}` is on the CPU")))
 
     def _call_condition(self: Frame, node: ast.Call, form: str, owner: ast.AST) -> Outcome | None:
-        from cgsafe.walk.frame import dotted_path
-
         function = node.func
         if isinstance(function, ast.Attribute) and function.attr == "is_pinned" and not node.args:
             return self._pinned(function.value)
@@ -347,8 +336,6 @@ class Conditions:
 
     def _pinned(self: Frame, holder: ast.expr) -> Outcome | None:
         """`x.is_pinned()` says of a tensor on the CPU which memory it lies in."""
-        from cgsafe.walk.frame import dotted_path
-
         path = dotted_path(holder)
         if path is None:
             return None

@@ -47,7 +47,6 @@ class FunctionDef:
     """A function, method or lambda. One object per place in the code, so that it serves as a key."""
 
     __slots__ = (
-        "_shape",
         "cls",
         "decorators",
         "file",
@@ -60,6 +59,7 @@ class FunctionDef:
         "node",
         "offset",
         "outer",
+        "parsed",
         "qualname",
         "unit",
     )
@@ -97,14 +97,14 @@ class FunctionDef:
             while top is not None and top.outer is not None:
                 top = top.outer
             self.label += f":{line - top.first if top is not None else ast.unparse(node)}:{node.col_offset}"
-        self._shape: Shape | None = None
+        self.parsed: Shape | None = None
 
     def __repr__(self) -> str:
         return f"FunctionDef({self.label})"
 
     def shape(self, text: Text) -> Shape:
         """The parsed function; raises SyntaxError where its lines do not stand alone."""
-        if self._shape is None:
+        if self.parsed is None:
             if self.node is None:
                 body, self.offset = text.parse(self.first, self.last)
                 for statement in body:
@@ -115,8 +115,8 @@ class FunctionDef:
                     raise SyntaxError(f"no function {self.name} at {self.file.path}:{self.line}")
             lines = text.lines[self.first - 1 : self.last]
             deep = any("lambda" in line or ":=" in line or "yield" in line for line in lines)
-            self._shape = Shape(self.node, deep)
-        return self._shape
+            self.parsed = Shape(self.node, deep)
+        return self.parsed
 
 
 class Shape:

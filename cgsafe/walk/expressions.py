@@ -45,6 +45,7 @@ from cgsafe.values import (
 from cgsafe.walk.comprehensions import Comprehensions
 from cgsafe.walk.entry import convention, value_of_kind
 from cgsafe.walk.operators import Operators
+from cgsafe.walk.paths import dotted_path
 
 if TYPE_CHECKING:
     from cgsafe.walk.frame import Frame
@@ -56,13 +57,22 @@ class Expressions(Operators, Comprehensions):
     """Mixin of Frame: evaluates expressions."""
 
     def eval(self: Frame, node: ast.expr) -> Value:
-        handler = EXPRESSIONS.get(node.__class__)
+        kind = node.__class__
+        if kind is ast.Name:  # every second expression is one, and mostly a local
+            value = self.env.get(node.id)  # type: ignore[attr-defined]
+            if value is not None:
+                return value
+        handler = EXPRESSIONS.get(kind)
         return handler(self, node) if handler is not None else UNKNOWN
 
     # -- atoms -----------------------------------------------------------------------------------------------------
 
     def ev_constant(self: Frame, node: ast.Constant) -> Value:
-        return Const(node.value)
+        try:
+            return node.held  # type: ignore[attr-defined,no-any-return]
+        except AttributeError:
+            value = node.held = Const(node.value)  # type: ignore[attr-defined]
+            return value
 
     def ev_name(self: Frame, node: ast.Name) -> Value:
         name = node.id
@@ -95,12 +105,7 @@ class Expressions(Operators, Comprehensions):
 
     def ev_attribute(self: Frame, node: ast.Attribute) -> Value:
         if self.has_paths:
-            try:
-                path = node.path  # type: ignore[attr-defined]
-            except AttributeError:
-                from cgsafe.walk.frame import dotted_path
-
-                path = node.path = dotted_path(node)  # type: ignore[attr-defined]
+            path = dotted_path(node)
             if path is not None:
                 value = self.env.get(path)
                 if value is not None:
@@ -109,12 +114,15 @@ class Expressions(Operators, Comprehensions):
 
     def attribute(self: Frame, base: Value, name: str, node: ast.AST | None) -> Value:
         """What `base.name` holds."""
-        if isinstance(base, Instance):
-            return self.instance_attribute(base, name, node)
-        if isinstance(base, Ext):
-            return self.tables.external_attribute(base.name, name)
-        if isinstance(base, Tensor):
-            return self.tensor_attribute(base, name, node)
+        kind = base.__class__
+        if kind is Instance:
+            return self.instance_attribute(base, name, node)  # type: ignore[arg-type]
+        if kind is Ext:
+            return self.tables.external_attribute(base.name, name)  # type: ignore[attr-defined]
+        if kind is Tensor:
+            return self.tensor_attribute(base, name, node)  # type: ignore[arg-type]
+        if base is UNKNOWN:
+            return self.unknown_attribute(base, name)
         if isinstance(base, ModuleRef):
             return self.module_attribute(base, name)
         if isinstance(base, Union):
@@ -127,8 +135,6 @@ class Expressions(Operators, Comprehensions):
             return self.class_attribute(base, name, node)
         if isinstance(base, Super):
             return self.super_attribute(base, name, node)
-        if base is UNKNOWN:
-            return self.unknown_attribute(base, name)
         if isinstance(base, ExtInstance):
             return self.external_instance_attribute(base, name)
         if isinstance(base, Device):

@@ -6,6 +6,7 @@ import ast
 import copy
 import fnmatch
 import os
+import re
 from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
@@ -418,7 +419,12 @@ class Facts:
 @cache
 def matches(name: str, patterns: tuple[str, ...]) -> bool:
     """True where one of the patterns, in which `*` stands for any text, is the name."""
-    return any(fnmatch.fnmatchcase(name, p) for p in patterns)
+    return bool(patterns) and _pattern(patterns).match(name) is not None
+
+
+@cache
+def _pattern(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(map(fnmatch.translate, patterns)))
 
 
 def _constant(kind: bool | str) -> Value:

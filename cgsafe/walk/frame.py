@@ -36,6 +36,7 @@ from cgsafe.walk.indexing import Indexing
 from cgsafe.walk.loops import Loops
 from cgsafe.walk.memos import DEBUGGED, REMEMBERED, doubted, fills, finds, switched
 from cgsafe.walk.once import ONCE, WAITS, Once, fills_once, moved_already
+from cgsafe.walk.paths import dotted_path
 from cgsafe.walk.patterns import Patterns
 from cgsafe.walk.stores import Stores
 from cgsafe.walk.streams import Streams
@@ -72,6 +73,7 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
         self.returned: list[Value] = []
         self.yielded: list[Value] = []
         self.has_paths = False
+        self.heads: set[str] = set()  # what the paths in `env` begin with, or began
         self.host_sources: set[str] = set()  # pinned buffers, by name, that captured code copied from
         self.unrolled = 0  # comprehensions that are being run item by item
         self.entered_streams = 0  # by the `with` statement at hand
@@ -184,7 +186,7 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
     # -- variables -------------------------------------------------------------------------------------------------
 
     def bind_name(self, name: str, value: Value, origin: ast.expr | None = None) -> None:
-        if self.has_paths:
+        if self.has_paths and name in self.heads:
             prefix = name + "."
             for key in [k for k in self.env if k.startswith(prefix)]:
                 del self.env[key]
@@ -200,6 +202,11 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
             cells = self.node.cells
             present = cells.get(name)
             cells[name] = value if present is None or present is value else join(present, value)
+
+    def note_path(self, path: str) -> None:
+        """From now on `env` holds something under a dotted path."""
+        self.has_paths = True
+        self.heads.add(path.partition(".")[0])
 
     def assign(self, target: ast.expr, value: Value, origin: ast.expr | None = None) -> None:
         kind = target.__class__
@@ -251,7 +258,7 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
         self.note_attribute(target, base, target.attr, value, origin)
         if path is not None:
             self.env[path] = value
-            self.has_paths = True
+            self.note_path(path)
             if origin is not None:
                 self.origins[path] = origin
             if self.shape is not None and self.shape.params and path == f"{self.shape.params[0]}.{target.attr}":
@@ -527,18 +534,6 @@ def source_of(node: ast.AST) -> str:
         return "<expression>"
     text = " ".join(text.split())
     return text if len(text) <= 100 else text[:97] + "..."
-
-
-def dotted_path(node: ast.expr) -> str | None:
-    """`a.b.c` for an attribute chain on a name, else None."""
-    parts: list[str] = []
-    while node.__class__ is ast.Attribute:
-        parts.append(node.attr)  # type: ignore[attr-defined]
-        node = node.value  # type: ignore[attr-defined]
-    if node.__class__ is ast.Name:
-        parts.append(node.id)  # type: ignore[attr-defined]
-        return ".".join(reversed(parts))
-    return None
 
 
 _STATEMENTS: dict[type, Callable[[Frame, Any], bool]] = {

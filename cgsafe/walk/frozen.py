@@ -28,6 +28,7 @@ from cgsafe.values import (
 )
 from cgsafe.walk.arguments import Arguments
 from cgsafe.walk.stores import NUMBERS
+from cgsafe.walk.paths import dotted_path
 
 if TYPE_CHECKING:
     from cgsafe.walk.frame import Frame
@@ -112,8 +113,6 @@ class Frozen:
 
     def note_ring(self: Frame, node: Any, source: Value | None) -> None:
         """`device.copy_(pinned)` and later `pinned.copy_(device)` in one graph."""
-        from cgsafe.walk.frame import dotted_path
-
         if not self.region.captured or not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
             return
         if source is not None:

@@ -36,6 +36,7 @@ from cgsafe.values import (
 from cgsafe.walk.arguments import Arguments
 from cgsafe.walk.objects import object_method
 from cgsafe.walk.torch_calls import integral, slice_bounds
+from cgsafe.walk.paths import dotted_path
 
 if TYPE_CHECKING:
     from cgsafe.walk.frame import Frame
@@ -262,8 +263,6 @@ class Indexing:
 
     def rebind(self: Frame, node: ast.expr, value: Value) -> None:
         """A container changed in place: the variable that held it holds the new one."""
-        from cgsafe.walk.frame import dotted_path
-
         if isinstance(node, ast.Name):
             if node.id in self.env:
                 self.env[node.id] = value
@@ -273,7 +272,7 @@ class Indexing:
         path = dotted_path(node)
         if path is not None:
             self.env[path] = value
-            self.has_paths = True
+            self.note_path(path)
             if isinstance(node, ast.Attribute):
                 for part in parts_of(self.eval(node.value)):
                     if isinstance(part, Instance):

@@ -43,6 +43,7 @@ from cgsafe.walk.container_methods import dict_method, plain_method, receiver_no
 from cgsafe.walk.decorators import CACHED
 from cgsafe.walk.facts import matches
 from cgsafe.walk.objects import object_method
+from cgsafe.walk.paths import dotted_path
 
 if TYPE_CHECKING:
     from cgsafe.walk.frame import Frame
@@ -233,14 +234,12 @@ def call_host_method(frame: Frame, receiver: Value, name: str, args: Arguments, 
 
 
 def _learn(frame: Frame, node: Any, tensor: Tensor) -> None:
-    from cgsafe.walk.frame import dotted_path
-
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         path = dotted_path(node.func.value)
         if path is not None and (path in frame.env or "." in path):
             frame.env[path] = tensor.with_(confidence=2) if frame.region.captured else tensor
             if "." in path:
-                frame.has_paths = True
+                frame.note_path(path)
 
 
 def _external_method(frame: Frame, receiver: ExtInstance, name: str, args: Arguments, node: Any) -> Value:

@@ -12,6 +12,7 @@ from typing import Any
 
 from cgsafe.events import Region, varied
 from cgsafe.walk.facts import matches
+from cgsafe.walk.paths import dotted_path
 
 REMEMBERED = "made at a first call, before the capture"
 DEBUGGED = "only where a switch for debugging is on"
@@ -169,6 +170,4 @@ def _is_none(node: ast.expr) -> bool:
 
 
 def _path(node: ast.expr) -> str | None:
-    from cgsafe.walk.frame import dotted_path
-
     return dotted_path(node)

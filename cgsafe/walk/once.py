@@ -62,13 +62,12 @@ def fills_once(frame: Frame, node: ast.If) -> Once:
                 continue
             name = place.id
             place, stores = looked_up
-        if not _stays(frame, place):
-            continue
         spelled = ast.unparse(place)
-        pattern = re.compile(rf"(?<![\w.]){re.escape(spelled)}{stores}")
-        if missing and any(pattern.search(text) for text in lines[first - 1 : end]):
+        inside, later = _stored(node, spelled, stores, lines, (first, end, last))
+        if (later is None and not (missing and inside)) or not _stays(frame, place):
+            continue
+        if missing and inside:
             return Once("body", spelled)
-        later = next((n for n in range(end, last) if pattern.search(lines[n])), None)
         if later is not None and not missing:
             return Once("rest", spelled)
         if later is not None and name and re.search(rf"=\s*{re.escape(name)}\b", lines[later]):
@@ -76,6 +75,24 @@ def fills_once(frame: Frame, node: ast.If) -> Once:
             moved = any(moves.search(text) for text in lines[end:later])
             return Once("body", spelled, name if moved else "")
     return Once()
+
+
+def _stored(
+    node: ast.If, spelled: str, stores: str, lines: list[str], span: tuple[int, int, int]
+) -> tuple[bool, int | None]:
+    """Whether a place is filled in the body of an `if`, and where below it, as the number of a line counted from 0."""
+    try:
+        known = node.stored  # type: ignore[attr-defined]
+    except AttributeError:
+        known = node.stored = {}  # type: ignore[attr-defined]
+    found: tuple[bool, int | None] | None = known.get((spelled, stores))
+    if found is None:
+        first, end, last = span
+        pattern = re.compile(rf"(?<![\w.]){re.escape(spelled)}{stores}")
+        inside = any(pattern.search(text) for text in lines[first - 1 : end])
+        later = next((n for n in range(end, last) if pattern.search(lines[n])), None)
+        found = known[(spelled, stores)] = inside, later
+    return found
 
 
 def _questions(node: ast.If) -> tuple[tuple[ast.expr, tuple[ast.expr, str, bool]], ...]:

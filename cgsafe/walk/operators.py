@@ -213,14 +213,15 @@ class Operators:
         return results[-1] if not isinstance(results[-1], Const) else BOOL
 
     def compare(self: Frame, op: ast.cmpop, left: Value, right: Value, node: ast.AST) -> Value:
-        if isinstance(op, (ast.Is, ast.IsNot)):
+        kind = op.__class__
+        if kind is ast.Is or kind is ast.IsNot:
             same = _is_same(left, right)
             if same is None and right is NONE and isinstance(node, ast.Compare) and self.is_given(node.left):
                 same = False
             if same is None:
                 return BOOL
-            return Const(same is isinstance(op, ast.Is))
-        if isinstance(op, (ast.In, ast.NotIn)):
+            return Const(same is (kind is ast.Is))
+        if kind is ast.In or kind is ast.NotIn:
             return self.contains(op, left, right, node)
         if isinstance(left, Union) or isinstance(right, Union):
             return join_all([self.compare(op, a, b, node) for a in parts_of(left) for b in parts_of(right)])
@@ -369,8 +370,13 @@ def _sequence_operator(op: ast.operator, left: Value, right: Value) -> Value:
     return UNKNOWN
 
 
+_NEVER_NONE = frozenset((Tensor, Seq, Dict, Func, Bound, Class, Instance, Device, Numpy, ExtInstance, Host))
+
+
 def _is_same(left: Value, right: Value) -> bool | None:
     """`left is right` where it is certain."""
+    if right is NONE and left.__class__ in _NEVER_NONE:
+        return False
     if isinstance(left, Const) and isinstance(right, Const):
         return left is right if left.value is None or isinstance(left.value, bool) or right.value is None else None
     for one, other in ((left, right), (right, left)):

@@ -138,6 +138,7 @@ class Walker:
         self._active: dict[Any, int] = {}  # key -> position on the stack
         self._low: list[float] = []  # per active call: the lowest stack position that its result depends on
         self._names: dict[tuple[str, str], tuple[Value, Cell]] = {}
+        self._missing: dict[tuple[str, str], Cell] = {}  # names that a module does not define
         self._names_active: dict[tuple[str, str], float] = {}
         self._decorated: dict[Any, tuple[Value, Cell]] = {}
         self._decorating: dict[Any, float] = {}
@@ -181,7 +182,7 @@ class Walker:
         """The parsed function; raises SyntaxError where its lines do not stand alone."""
         if definition.known:
             TRAIL.deps.add(definition.unit)
-        return definition.shape(self.raw_text(definition.file))
+        return definition.parsed or definition.shape(self.raw_text(definition.file))
 
     def ask(self, file: File, kind: str, *what: Any) -> Any:
         """The answer to a question about a file."""
@@ -283,10 +284,15 @@ class Walker:
         if found is not None:
             TRAIL.deps.add(found[1])
             return found[0]
+        missing = self._missing.get(key)
+        if missing is not None:
+            TRAIL.deps.add(missing)
+            return None
         cell = Cell()
         with cell:
             entity = self.project.resolve(file, name)
             if entity is None:
+                self._missing[key] = cell  # mostly a builtin
                 return None
             floor = self.enter()
             value = self.entity(entity, file)
