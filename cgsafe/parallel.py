@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from multiprocessing.connection import Connection
-from typing import Any, TypeVar
-
-Item = TypeVar("Item")
+from typing import Any
 
 
 def available(jobs: int) -> int:
@@ -22,17 +20,6 @@ def available(jobs: int) -> int:
         return max(1, len(os.sched_getaffinity(0)))
     except AttributeError:
         return os.cpu_count() or 1
-
-
-def split(items: Sequence[Item], weights: Sequence[int], shares: int) -> list[list[Item]]:
-    """Neighbouring items in so many shares of about equal weight; later shares may be empty."""
-    result: list[list[Item]] = [[] for _ in range(shares)]
-    total = sum(weights) or 1
-    done = 0
-    for item, weight in zip(items, weights, strict=True):
-        result[min(shares - 1, done * shares // total)].append(item)
-        done += weight
-    return result
 
 
 class Queue:

@@ -458,7 +458,7 @@ def _join(a: Value, b: Value) -> Value:
 
 def parts_of(value: Value) -> tuple[Value, ...]:
     """The members of a union, or the value itself."""
-    return value.parts if value.__class__ is Union else (value,)  # type: ignore[attr-defined]
+    return value.parts if value.__class__ is Union else (value,)
 
 
 def placed(value: Value, kind: str) -> Value:
@@ -561,7 +561,7 @@ def _join_dicts(a: Dict, b: Dict) -> Dict:
 def kind_of(value: Value) -> str:
     """The name of a host value's type."""
     if value.__class__ is Host:
-        return value.kind  # type: ignore[attr-defined,no-any-return]
+        return value.kind
     if isinstance(value, Const):
         kind = _KIND_OF.get(type(value.value))
         return kind.kind if kind is not None else "object"

@@ -9,6 +9,7 @@ import os
 import stat
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -16,7 +17,7 @@ from cgsafe.cache import KEEP_INDEXES, Store, tool_stamp
 from cgsafe.findings import Problem
 from cgsafe.index.build import build
 from cgsafe.index.project import File, Project, module_name
-from cgsafe.parallel import Helper, available, split
+from cgsafe.parallel import Helper, Queue, available
 from cgsafe.settings import Settings
 from cgsafe.source import STDIN, Projects, Source, read
 
@@ -24,6 +25,7 @@ Progress = Callable[[str, int, int], None]
 TICK = 2_000_000_000  # nanoseconds; no file system in use counts more coarsely
 MANY = 60  # files that changed since their indexes were written; with more they are written anew
 SMALL = 200  # files; fewer are not worth another process
+SHARE = 32  # files that a process takes at a time
 
 
 def load_project(paths: list[str], settings: Settings, progress: Progress | None) -> tuple[Project, list[Problem]]:
@@ -148,41 +150,39 @@ def _build_all(
     files: list[tuple[str, str]], settings: Settings, progress: Progress | None, indexes: Indexes, faults: Faults
 ) -> None:
     jobs = available(settings.jobs) if len(files) >= SMALL else 1
-    weights = [_size(path) for path, _ in files]
-    shares = split(files, weights, jobs)
+    shares = [files[i : i + SHARE] for i in range(0, len(files), SHARE)]
+    queue = Queue(len(shares))
 
-    def work(share: list[tuple[str, str]]) -> Callable[[Connection], None]:
-        def run(connection: Connection) -> None:
-            connection.send_bytes(marshal.dumps(_build_share(share, settings, None)))
+    def work(connection: Connection) -> None:
+        connection.send_bytes(marshal.dumps(_build_shares(shares, queue, settings, None)))
 
-        return run
-
-    helpers = [Helper(work(share)) for share in shares[1:]]
-    results = [_build_share(shares[0], settings, progress)]
-    for helper, share in zip(helpers, shares[1:], strict=True):
-        try:
+    helpers = [Helper(work) for _ in range(1, jobs)]
+    results = [_build_shares(shares, queue, settings, progress)]
+    for helper in helpers:
+        with suppress(EOFError, OSError, ValueError):  # it has died; what it took is missing
             results.append(marshal.loads(helper.connection.recv_bytes()))
-        except (EOFError, OSError, ValueError):
-            results.append(_build_share(share, settings, progress))
         helper.close()
+    os.close(queue.reader)
     for some_indexes, some_faults in results:
         indexes.update(some_indexes)
         faults.update(some_faults)
+    _build_share([f for f in files if f[1] not in indexes and f[1] not in faults], settings, indexes, faults)
 
 
-def _size(path: str) -> int:
-    try:
-        return os.path.getsize(path)
-    except OSError:
-        return 1
-
-
-def _build_share(files: list[tuple[str, str]], settings: Settings, progress: Progress | None) -> tuple[Indexes, Faults]:
+def _build_shares(
+    shares: list[list[tuple[str, str]]], queue: Queue, settings: Settings, progress: Progress | None
+) -> tuple[Indexes, Faults]:
     indexes: Indexes = {}
     faults: Faults = {}
-    for number, (path, digest) in enumerate(files):
-        if progress is not None and number % 32 == 0:
-            progress("reading", number, len(files))
+    while (number := queue.take()) is not None:
+        if progress is not None:
+            progress("reading", number, len(shares))
+        _build_share(shares[number], settings, indexes, faults)
+    return indexes, faults
+
+
+def _build_share(files: list[tuple[str, str]], settings: Settings, indexes: Indexes, faults: Faults) -> None:
+    for path, digest in files:
         source = read(path, settings.stdin, settings.contents)
         if isinstance(source, Problem):
             faults[digest] = (source.line, source.message)
@@ -192,7 +192,6 @@ def _build_share(files: list[tuple[str, str]], settings: Settings, progress: Pro
             faults[digest] = fault
         else:
             indexes[digest] = index
-    return indexes, faults
 
 
 def _file(surroundings: Projects, roots: dict[str, str], path: str, digest: str, index: dict[str, Any]) -> File:

@@ -374,17 +374,16 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
         return False
 
     def do_if(self, node: ast.If) -> bool:
-        form = "elif" if getattr(node, "is_elif", False) else "if"
-        for child in node.orelse[:1]:
-            if len(node.orelse) == 1 and child.__class__ is ast.If:
-                child.is_elif = True  # type: ignore[attr-defined]
+        form = "elif" if "is_elif" in node.__dict__ else "if"
+        if len(node.orelse) == 1 and node.orelse[0].__class__ is ast.If:
+            node.orelse[0].is_elif = True  # type: ignore[attr-defined]
         outcome, when_true, when_false = self.condition(node.test, form, node)
         if outcome is None and self.region.captured and self.region.explicit:
             self.note_branch(node)
         once, stored, moved = fills_once(self, node) if self.is_assumed() else Once()
         before = self.env
         within = self.env.get(ONCE)
-        fallbacks = dict(self.fallbacks)
+        fallbacks = dict(self.fallbacks) if self.fallbacks else {}
         falls_one = falls_two = False
         env_one: Env | None = None
         env_two: Env | None = None

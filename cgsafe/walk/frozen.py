@@ -27,8 +27,8 @@ from cgsafe.values import (
     parts_of,
 )
 from cgsafe.walk.arguments import Arguments
-from cgsafe.walk.stores import NUMBERS
 from cgsafe.walk.paths import dotted_path
+from cgsafe.walk.stores import NUMBERS
 
 if TYPE_CHECKING:
     from cgsafe.walk.frame import Frame

@@ -35,8 +35,8 @@ from cgsafe.values import (
 )
 from cgsafe.walk.arguments import Arguments
 from cgsafe.walk.objects import object_method
-from cgsafe.walk.torch_calls import integral, slice_bounds
 from cgsafe.walk.paths import dotted_path
+from cgsafe.walk.torch_calls import integral, slice_bounds
 
 if TYPE_CHECKING:
     from cgsafe.walk.frame import Frame
