@@ -57,8 +57,23 @@ IMPLICIT = {
     "float": "return float(x.sum())  # expect: CG103",
     "complex": "return complex(x.sum())  # expect: CG103",
     "slice by fractions, which no code can": "t = x.sum() / 2\nreturn x[:t]",
+    "index by a row of nonzero": "rows = x.nonzero_static(size=4)\nreturn [x[row] for row in rows]",
+    "what to write to, by name": "return torch.arange(0, 8, out=x)",
     "sizes of fractions, which no code can": "t = x.float()\nreturn x.new_ones(t[:2])",
-    "size of an interpolation": "t = x.argmax()\nreturn F.interpolate(\n    x,\n    size=t,  # expect: CG103\n)",
+    "size of an interpolation, named by the line that a traceback names": (
+        "t = x.argmax()\nreturn F.interpolate(  # expect: CG103\n    x,\n    size=t,\n)"
+    ),
+    "end of a range by name": "return torch.arange(start=0, end=x.argmax(), device=x.device)  # expect: CG103",
+    "step of a range by name": "return torch.arange(0, 8, step=x.argmax(), device=x.device)  # expect: CG103",
+    "size by name": "return torch.zeros(size=(x.argmax(), 2), device=x.device)  # expect: CG103",
+    "fill value by name": "return torch.full(size=(2,), fill_value=x.sum(), device=x.device)  # expect: CG103",
+    "steps by name": "return torch.linspace(0, 1, steps=x.argmax(), device=x.device)  # expect: CG103",
+    "index by an item of a row of nonzero": (
+        "rows = x.nonzero_static(size=4)\nout = x\nfor row in rows:\n    out = out + x[row[0]]  # expect: CG103\nreturn out"
+    ),
+    "index by a row's number in a vector": (
+        "hits = x.ravel().long()\nout = x\nfor hit in hits:\n    out = out + x[hit]  # expect: CG103\nreturn out"
+    ),
     "slice stop": "t = x.argmax()\nreturn x[:t]  # expect: CG103",
     "slice start": "t = x.argmax()\nreturn x[t:]  # expect: CG103",
     "slice in a tuple": "t = x.argmax()\nreturn x[:, 1:t]  # expect: CG103",

@@ -162,6 +162,40 @@ OBJECTS = {
             def forward(self, x: torch.Tensor):
                 return self.window.size.to(x.device)
         """,
+    "whose constructor waits": """
+        class Index:
+            def __init__(self, rows, count):
+                self.rows = torch.as_tensor(rows, device=rows.device)
+                self.count = torch.as_tensor(count, device=rows.device)  # expect: CG201
+                self.first = rows[0].item()  # expect: CG102
+
+        class M(nn.Module):
+            def forward(self, x: torch.Tensor):
+                return Index(x, 4).rows
+        """,
+    "whose constructor keeps what it is given": """
+        class Index:
+            def __init__(self, rows, count):
+                self.rows = torch.as_tensor(rows, device=rows.device)
+                self.count = count
+
+        class M(nn.Module):
+            def forward(self, x: torch.Tensor):
+                return Index(x, 4).rows
+        """,
+    "whose constructor waits, made with the module": """
+        class Index:
+            def __init__(self, rows):
+                self.first = rows[0].item()
+
+        class M(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.index = Index(torch.zeros(4, device="cuda"))
+
+            def forward(self, x: torch.Tensor):
+                return x * self.index.first
+        """,
     "moved before it is used elsewhere": """
         class Window:
             def __init__(self):
@@ -248,3 +282,39 @@ REGISTRY = """
 
 def test_a_registry_with_a_local_part_that_is_empty(check):
     verify(check, {"model.py": TORCH + textwrap.dedent(REGISTRY)})
+
+
+def _others(count: int) -> str:
+    """As many further implementations, in another file."""
+    classes = [f"class Other{n}(Layer):\n    def length(self) -> int:\n        return {n}\n" for n in range(count)]
+    return "from layers import Layer\n\n" + "\n\n".join(classes)
+
+
+def _reads_length() -> dict[str, str]:
+    return {
+        "layers.py": TORCH + textwrap.dedent(LAYERS),
+        "model.py": TORCH
+        + textwrap.dedent(
+            """
+            from layers import Layer
+
+            class M(nn.Module):
+                def forward(self, x: torch.Tensor, past: Layer):
+                    return torch.ones(2, past.length(), device=x.device)  # expect: CG103
+            """
+        ),
+    }
+
+
+@pytest.mark.parametrize("count", [2, 12, 60])
+def test_implementations_in_other_files_hide_none_that_stands_beside_the_abstract_method(check, count):
+    verify(check, {**_reads_length(), "others.py": _others(count)})
+
+
+def test_templates_of_other_files_are_no_implementations(check):
+    files = _reads_length()
+    first, fixed = files["layers.py"].split("class Fixed")
+    files["layers.py"] = first
+    files["modular_x.py"] = f"{TORCH}\nfrom layers import Layer\n\nclass Fixed{fixed}"
+    files["model.py"] = files["model.py"].replace("  # expect: CG103", "")
+    verify(check, files)

@@ -42,7 +42,7 @@ FOLDER = Path(__file__).parent
 
 # Tensor results. What each means for device, dtype kind and rank is told in torch_functions.toml.
 TENSOR_KINDS = frozenset(
-    "like same nd kept scalar elementwise reduce reduce-pair "
+    "like same nd kept vector matrix scalar elementwise reduce reduce-pair "
     "factory factory-like factory-same factory-scalar type-as to cpu pinned cuda type data".split()
 )
 HOST_DTYPES = frozenset("int float bool str shape device dtype number list tuple".split())

@@ -81,8 +81,12 @@ class Attributes:
         if found is not None and isinstance(found[1], FunctionDef) and is_property(found[1]):
             return self.read_property(found[1], found[0], instance, frame, node)
         if state.generic and found is not None and isinstance(found[1], FunctionDef) and self.is_abstract(found[1]):
-            limit = MAX_ANSWERS if self._asks(found[1]) else MAX_IMPLEMENTATIONS
-            implemented = self.implementations(definition, name, limit)
+            if self._asks(found[1]):
+                implemented = self.implementations(definition, name, MAX_ANSWERS)
+                # Of very many those beside the abstract one stand for all.
+                implemented = implemented or self.implementations(definition, name, MAX_ANSWERS, beside=True)
+            else:
+                implemented = self.implementations(definition, name, MAX_IMPLEMENTATIONS)
             if implemented:
                 return join_all(implemented)
         value = state.attributes.get(name)
@@ -147,16 +151,19 @@ class Attributes:
         return self._hot.of((definition, name), work)  # type: ignore[no-any-return]
 
     def implementations(
-        self: ClassTable, definition: ClassDef, name: str, limit: int, most: int = MAX_SUBCLASSES
+        self: ClassTable, definition: ClassDef, name: str, limit: int, most: int = MAX_SUBCLASSES, beside: bool = False
     ) -> list[Value]:
-        """The methods that the known subclasses have for an abstract one; none where there are too many to follow."""
+        """The methods that the known subclasses have for an abstract one; none where there are too many to follow.
+
+        `beside`: only those subclasses count that lie in the same file, and inherit from none in others.
+        """
         found: dict[FunctionDef, Value] = {}
         seen: set[ClassDef] = set()
         waiting = [definition]
         while waiting:
             cls = waiting.pop(0)
             for sub in self.subclasses(cls):
-                if sub in seen:
+                if sub in seen or (beside and sub.file is not definition.file):
                     continue
                 seen.add(sub)
                 waiting.append(sub)

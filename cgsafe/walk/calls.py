@@ -276,7 +276,18 @@ class Calls(TorchCalls):
             return classes.generic(definition)
         if any(e.startswith("torch.autograd.") for e in externals):
             return classes.generic(definition)
-        return classes.instantiate(definition, args, self.region.captured or self.region is MAKING)
+        made = classes.instantiate(definition, args, self.region.captured or self.region is MAKING)
+        if self.region.captured and isinstance(made, Instance) and made.state.transient:
+            self._run_constructor(made, args, node)
+        return made
+
+    def _run_constructor(self: Frame, made: Instance, args: Arguments, node: Any) -> None:
+        """Captured code makes an object: what its constructor does is recorded, too."""
+        classes = self.walker.classes
+        init = classes.initializer(made.definition)
+        if init is None or classes.is_module(made.definition):
+            return
+        self.record_call(node, self.walker.call(init[1], init[0].scope, args.prepend(made), self.region))
 
     def call_instance(self: Frame, callee: Instance, args: Arguments, node: Any) -> Value:
         """Calling an object: `__call__`, or a module's hooks and `forward`."""
@@ -453,10 +464,11 @@ class Calls(TorchCalls):
                     self.read_host(part, node.args[0] if node.args else node, "numpy")
         return self.tables.numpy_result(name) or NUMPY
 
-    def read_host(self: Frame, value: Value, node: ast.AST, how: str, owner: ast.AST | None = None) -> None:
-        """Somebody reads a value on the host."""
+    def read_host(self: Frame, value: Value, node: ast.AST, how: str, written: ast.AST | None = None) -> None:
+        """Somebody reads a value on the host, at `node`; `written` is the expression of the value where that is another."""
         from cgsafe.events import HostRead
         from cgsafe.walk.conditions import describe
+        from cgsafe.walk.frame import source_of
 
         waits, confidence = on_device(value)
         if not waits:
@@ -475,5 +487,6 @@ class Calls(TorchCalls):
             confidence,
             how=how,
             partly=" or ".join(dict.fromkeys(others)),
-            **self.reason(waits, node),
+            source=source_of(written) if written is not None else None,
+            **self.reason(waits, written or node),
         )

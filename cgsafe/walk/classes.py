@@ -197,6 +197,8 @@ class ClassTable(Attributes):
             table: dict[str, list[tuple[Any, str]]] = {}
             for path in sorted(self.walker.project.files):
                 file = self.walker.project.files[path]
+                if not self.walker.tables.is_run(path):
+                    continue  # the same classes once more
                 for qualified, info in file.raw["classes"].items():
                     for base in info["bases"]:
                         table.setdefault(base.partition("[")[0].rpartition(".")[2], []).append((file, qualified))

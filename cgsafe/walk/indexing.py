@@ -178,7 +178,7 @@ class Indexing:
             return value.element if value.element is not None else UNKNOWN
         if isinstance(value, Tensor):
             # The number of rows is known to the host; the rows stay on the device.
-            return value.with_(rank=None)
+            return value.with_(rank=value.rank + 1 if value.rank is not None and value.rank < 0 else None)
         if isinstance(value, Dict):
             if value.items and value.other is None:
                 return join_all([Const(k) for k, _ in value.items])

@@ -124,6 +124,14 @@ class TorchResults:
         base = self._base(args)
         return Tensor(base.device, base.rank or 1, self._dtype(spec, base, args), base.confidence)
 
+    def _spec_vector(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
+        base = self._base(args)
+        return Tensor(base.device, -1, self._dtype(spec, base, args), base.confidence)
+
+    def _spec_matrix(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
+        base = self._base(args)
+        return Tensor(base.device, -2, self._dtype(spec, base, args), base.confidence)
+
     def _spec_scalar(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
         base = self._base(args)
         return Tensor(base.device, 0, self._dtype(spec, base, args), base.confidence)
@@ -208,6 +216,11 @@ class TorchResults:
 
     def _spec_factory(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
         self.read_sizes(args.positional, node)
+        if isinstance(node, ast.Call):
+            named = [
+                (args.keywords[k.arg], k.value) for k in node.keywords if k.arg in args.keywords and k.arg != "out"
+            ]
+            self.read_sizes([value for value, _ in named], node, places=[place for _, place in named])
         device, confidence = self._new_device(args, self._default_device())
         given = args.keywords.get("dtype")
         if given is not None and given is not NONE:
@@ -250,7 +263,9 @@ class TorchResults:
 
     def _read_size(self: Frame, value: Value, place: ast.AST, call: ast.AST, how: str) -> None:
         if any(isinstance(p, Tensor) for p in parts_of(value)):
-            self.read_host(value, place if hasattr(place, "lineno") else call, how)
+            # Where a call takes several lines, a traceback names the first.
+            elsewhere = getattr(place, "lineno", 0) != call.lineno  # type: ignore[attr-defined]
+            self.read_host(value, call if elsewhere else place, how, place if hasattr(place, "lineno") else call)
 
     def _spec_factory_like(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
         found = self._tensor_arguments(args)
