@@ -88,6 +88,29 @@ class Host(Value):
         return self.kind
 
 
+class Answer(Host):
+    """A bool that is known to be true, or false, in special cases only: `yes` and `no` tell in which ones.
+
+    An empty text: in any case. None: never.
+    """
+
+    __slots__ = ("no", "yes")
+    no: str | None
+    yes: str | None
+
+    def __new__(cls, yes: str | None, no: str | None) -> Any:
+        if not yes and not no:
+            return BOOL if yes == no else TRUE if no is None else FALSE
+        key = (cls, no, yes)
+        found = _interned.get(key) or _make(cls, key)
+        found.kind = "bool"
+        return found
+
+    def _describe(self) -> str:
+        cases = [f"{answer} {case}" for answer, case in (("true", self.yes), ("false", self.no)) if case]
+        return f"bool, {', '.join(cases)}"
+
+
 class TextWith(Value):
     """A string of which it is known that it contains another one."""
 
@@ -419,6 +442,7 @@ INT, FLOAT, BOOL, STR = Host("int"), Host("float"), Host("bool"), Host("str")
 NEVER = Host("never")  # the outcome of a call that has not returned yet: whatever else there is covers it
 SETTINGS = Host("settings")  # an object that holds settings, and whatever is read from it
 NUMBER, OBJECT, SHAPE, DTYPE = Host("number"), Host("object"), Host("shape"), Host("dtype")
+_ANSWERS: dict[Value, tuple[str | None, str | None]] = {TRUE: ("", None), FALSE: (None, ""), BOOL: ("", "")}
 _KIND_OF = {bool: BOOL, int: INT, float: FLOAT, str: STR}
 
 _joins: dict[tuple[Value, Value], Value] = {}
@@ -522,6 +546,10 @@ def _merge(a: Value, b: Value) -> Value | None:
         if a.value is None or b.value is None or isinstance(a.value, str) or isinstance(b.value, str):
             return None
         return _host_join(kind_of(a), kind_of(b))
+    if isinstance(a, Answer) or isinstance(b, Answer):
+        both = answer_of(a), answer_of(b)
+        if both[0] is not None and both[1] is not None:
+            return Answer(_either(both[0][0], both[1][0]), _either(both[0][1], both[1][1]))
     if isinstance(a, Host) and isinstance(b, Host):
         return _host_join(a.kind, b.kind)
     if isinstance(a, Host) and isinstance(b, Const) and b.value is not None:
@@ -543,7 +571,38 @@ def _merge(a: Value, b: Value) -> Value | None:
     return None
 
 
-_PLAIN = (Const, Host)
+_PLAIN = (Const, Host, Answer)
+
+
+def answer_of(value: Value) -> tuple[str | None, str | None] | None:
+    """`yes` and `no` of `Answer`, for any value of which it is known that it is a bool."""
+    return (value.yes, value.no) if isinstance(value, Answer) else _ANSWERS.get(value)
+
+
+def answer_in_case(value: Value, case: str) -> Value:
+    """A bool as it is where only a special case gives it."""
+    answer = answer_of(value)
+    return value if answer is None else Answer(*(None if cases is None else cases or case for cases in answer))
+
+
+def _either(one: str | None, two: str | None) -> str | None:
+    """In which cases one of two answers is given."""
+    if one is None or two is None:
+        return two if one is None else one
+    return min(one, two)
+
+
+def special_cases(value: Value) -> tuple[str, str]:
+    """In which special cases a value is true, and in which it is false; "" where these are no special ones."""
+    if not isinstance(value, (Answer, Union)):
+        return "", ""
+    cases: tuple[set[str], set[str]] = set(), set()
+    for part in parts_of(value):
+        outcome, answer = truth(part), answer_of(part) or ("", "")
+        for index in (0, 1):
+            if outcome is not bool(index):
+                cases[index].add(answer[index] or "")
+    return tuple(min(c, default="") for c in cases)  # type: ignore[return-value]
 
 
 def _join_dicts(a: Dict, b: Dict) -> Dict:
@@ -560,7 +619,7 @@ def _join_dicts(a: Dict, b: Dict) -> Dict:
 
 def kind_of(value: Value) -> str:
     """The name of a host value's type."""
-    if value.__class__ is Host:
+    if value.__class__ is Host or value.__class__ is Answer:
         return value.kind
     if isinstance(value, Const):
         kind = _KIND_OF.get(type(value.value))
@@ -621,6 +680,8 @@ def truth(value: Value) -> bool | None:
         return True
     if isinstance(value, Seq) and value.items is not None:
         return bool(value.items)
+    if kind is Answer:
+        return True if value.no is None else False if value.yes is None else None  # type: ignore[attr-defined]
     return True if isinstance(value, Dict) and value.items else None
 
 

@@ -19,6 +19,7 @@ from cgsafe.values import (
     STR,
     TRUE,
     UNKNOWN,
+    Answer,
     Class,
     Const,
     Dict,
@@ -33,6 +34,7 @@ from cgsafe.values import (
     join_all,
     kind_of,
     parts_of,
+    special_cases,
     truth,
 )
 from cgsafe.walk.arguments import Arguments
@@ -73,7 +75,7 @@ def _bool(frame: Frame, args: Arguments, node: Any) -> Value:
     value = _first(args)
     frame.test(value, node, "bool", node)
     known = truth(value)
-    return BOOL if known is None else Const(known)
+    return Answer(*special_cases(value)) if known is None else Const(known)
 
 
 def _len(frame: Frame, args: Arguments, node: Any) -> Value:

@@ -194,7 +194,7 @@ class Calls(TorchCalls):
     def call_function(self: Frame, definition: FunctionDef, scope: Any, args: Arguments, node: Any) -> Value:
         verdict = self.tables.function_verdict(definition, self.region)
         if verdict is None and definition.name in self.tables.class_guards:
-            verdict = self.answer_here(definition.name)
+            verdict = self.answer_here(definition.name, node)
         where = self.region
         if verdict is not None:
             if isinstance(verdict, Value):
@@ -236,12 +236,12 @@ class Calls(TorchCalls):
         self.region = before
         return result
 
-    def answer_here(self: Frame, name: str) -> Value | None:
+    def answer_here(self: Frame, name: str, node: Any) -> Value | None:
         """The answer of a predicate in the methods of the class at hand, by profile."""
         definition = self.node.definition
         if name not in self.tables.class_guards or definition is None or definition.cls is None:
             return None
-        return self.tables.answer_in(definition.cls.name, name, self.region)
+        return self.tables.answer_in(definition.cls.name, name, node, self.region)
 
     def take_stores(self: Frame, called: Any, receiver: Value) -> None:
         """What a method set on the object that this function works on is seen here too."""

@@ -31,6 +31,7 @@ from cgsafe.values import (
     on_device,
     only_in,
     parts_of,
+    special_cases,
     truth,
 )
 from cgsafe.walk import loading
@@ -88,22 +89,11 @@ class Conditions:
             return outcome, when_true + more_true, when_false + more_false
         value = self.eval(node)
         self.test(value, node, form, owner)
-        if kind is ast.Call and (case := self._special_case(node)) is not None:  # type: ignore[arg-type]
-            doubt: Refinements = [(DOUBT, Const(f"only where `{ast.unparse(node)}` is {'true' if case else 'false'}"))]
-            return truth(value), (doubt if case else []), ([] if case else doubt)
         if kind is ast.Name and (origin := self._answered(node)) is not None:  # type: ignore[arg-type]
             _, when_true, when_false = self.condition(origin, form, owner)
             outcome, more_true, more_false = self.narrow_truth(node, value)
             return outcome, when_true + more_true, when_false + more_false
         return self.narrow_truth(node, value)
-
-    def _special_case(self: Frame, node: ast.Call) -> bool | None:
-        """The answer that a predicate has in special set-ups only, by profile."""
-        function, definition = node.func, self.node.definition
-        name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
-        if name not in self.tables.class_guards or definition is None or definition.cls is None:
-            return None
-        return self.tables.special_case(definition.cls.name, name, self.region)
 
     def _answered(self: Frame, name: ast.Name) -> ast.expr | None:
         """The question behind `given = isinstance(x, Tensor)` or `given = x is not None`, while `x` is as it was."""
@@ -151,8 +141,8 @@ class Conditions:
             return result, ([] if is_and else all_true), (all_false if is_and else [])
         if is_and:
             # When all are true, each refinement holds; when one is false, it is unknown which.
-            return result, all_true, (open_false[0] if len(open_false) == 1 else [])
-        return result, (open_true[0] if len(open_true) == 1 else []), all_false
+            return result, all_true, _of_any(open_false)
+        return result, _of_any(open_true), all_false
 
     def _optional(self: Frame, operand: ast.expr, is_and: bool) -> str:
         """The input that a caller must give for what comes behind `x is not None and` to run; "" for other operands.
@@ -169,25 +159,30 @@ class Conditions:
     def narrow_truth(self: Frame, node: ast.expr, value: Value) -> Outcome:
         outcome = truth(value)
         path = dotted_path(node)
+        yes, no = special_cases(value)
+        doubts: tuple[Refinements, Refinements] = (
+            [(DOUBT, Const(yes))] if yes else [],
+            [(DOUBT, Const(no))] if no else [],
+        )
         if path is None or outcome is not None or not isinstance(value, Union):
             if path is not None and isinstance(value, Host) and value.kind == "bool":
-                when_true: Refinements = [(path, Const(True))]
+                when_true: Refinements = [(path, Const(True)), *doubts[0]]
                 if not self.region.explicit and path.rpartition(".")[2] in self.tables.doubted_flags and "." in path:
                     when_true.append((DOUBT, Const(f"only where `{path}` is true")))
-                when_false: Refinements = [(path, Const(False))]
+                when_false: Refinements = [(path, Const(False)), *doubts[1]]
                 if self.is_assumed() and isinstance(node, ast.Attribute):
                     from cgsafe.walk.fallbacks import taken_back
 
                     if taken_back(self.walker, self.eval(node.value), node.attr):
                         when_false.append((DOUBT, Const(f"only where `{path}` is false, as after an exception")))
                 return None, when_true, when_false
-            return outcome, [], []
+            return outcome, *doubts
         can_be_true = [p for p in value.parts if truth(p) is not False]
         can_be_false = [p for p in value.parts if truth(p) is not True]
         return (
             None,
-            [(path, join_all(can_be_true))] if can_be_true else [],
-            [(path, join_all(can_be_false))] if can_be_false else [],
+            [(path, join_all(can_be_true)), *doubts[0]] if can_be_true else [],
+            [(path, join_all(can_be_false)), *doubts[1]] if can_be_false else [],
         )
 
     def _comparison(self: Frame, node: ast.Compare, form: str, owner: ast.AST) -> Outcome:
@@ -476,6 +471,19 @@ class Conditions:
                 if origin is not None and any(isinstance(p, Tensor) for p in parts_of(value or UNKNOWN)):
                     return f"`{child.id}` is `{source_of(origin)}` (line {origin.lineno + self.offset})"
         return ""
+
+
+def _of_any(ways: list[Refinements]) -> Refinements:
+    """What holds where one of several conditions is so, and it is unknown which."""
+    if len(ways) < 2:
+        return ways[0] if ways else []
+    doubts = [doubt_in(way) for way in ways]
+    return [(DOUBT, Const(doubts[0]))] if all(doubts) else []
+
+
+def doubt_in(refinements: Refinements) -> str:
+    """The special case that one way of a condition is; "" where it is none."""
+    return next((v.value for key, v in reversed(refinements) if key == DOUBT and isinstance(v, Const)), "")
 
 
 def _mentions(node: ast.AST, name: str) -> bool:

@@ -20,6 +20,7 @@ from cgsafe.values import (
     FALSE,
     TRUE,
     UNKNOWN,
+    Answer,
     Dict,
     Ext,
     ExtInstance,
@@ -129,7 +130,7 @@ class Facts:
         self._external_guards: dict[str, Any] = profile["guards"]["external"]
         self._named_guards: dict[str, Any] = profile["guards"]["named"]
         self._class_guards: dict[str, dict[str, Any]] = profile["guards"]["in_classes"]
-        self.class_guards = frozenset(name for answers in self._class_guards.values() for name in answers)
+        self.class_guards = frozenset(n.rpartition(".")[2] for answers in self._class_guards.values() for n in answers)
         self._names: dict[str, str] = profile["names"]
         host = profile["host_names"]
         self._host_ends = (tuple(host["suffixes"]), tuple(host["prefixes"]))
@@ -347,19 +348,20 @@ class Facts:
         answer = self._named_guards.get(name)
         return None if answer is None else self._answer(answer, region)
 
-    def special_case(self, cls: str, name: str, region: Region) -> bool | None:
-        """The answer of a predicate in special set-ups only, in the methods of a class; None where it has no such answer."""
-        if not region.captured or region.explicit or region.hot:
-            return None
-        given = self._class_answer(cls, name)
-        return {"seldom": True, "usually": False}.get(given) if isinstance(given, str) else None
-
-    def answer_in(self, cls: str, name: str, region: Region) -> Value | None:
+    def answer_in(self, cls: str, name: str, call: Any, region: Region) -> Value | None:
         """The answer of a predicate under capture in the methods of a class, by patterns of its name."""
         if not region.captured or region.explicit or region.hot:
             return None
-        given = self._class_answer(cls, name)
-        return None if given is None else self._answer(given, region)
+        function = call.func if isinstance(call, ast.Call) else None
+        owner = function.value if isinstance(function, ast.Attribute) else None
+        of = owner.attr if isinstance(owner, ast.Attribute) else owner.id if isinstance(owner, ast.Name) else ""
+        given = self._class_answer(cls, f"{of}.{name}") if of else None
+        if given is None:
+            given = self._class_answer(cls, name)
+        if given not in ("seldom", "usually"):
+            return None if given is None else self._answer(given, region)
+        asked = f"only where `{ast.unparse(call) if function is not None else name}` is "
+        return Answer(f"{asked}true", "") if given == "seldom" else Answer("", f"{asked}false")  # type: ignore[no-any-return]
 
     def _class_answer(self, cls: str, name: str) -> Any:
         """What the first pattern that a class fits says of a predicate; None where none does."""

@@ -12,6 +12,7 @@ from cgsafe.values import (
     LOW,
     NONE,
     UNKNOWN,
+    Answer,
     Class,
     Const,
     Dict,
@@ -20,10 +21,12 @@ from cgsafe.values import (
     Seq,
     Union,
     Value,
+    answer_in_case,
     join,
     join_all,
     parts_of,
     placed,
+    truth,
 )
 from cgsafe.walk.annotations import annotation_in_file, annotation_value
 from cgsafe.walk.arguments import strengthen
@@ -112,6 +115,8 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
             result: Value = UNKNOWN
         else:
             result = join_all(self.returned)
+            if isinstance(result, Answer) and (outcome := truth(result)) is not None:
+                result = Const(outcome)
         if shape.returns is not None and (result is UNKNOWN or UNKNOWN in parts_of(result)):
             annotated = annotation_value(self.walker, self.node.definition, shape.returns, self.region)
             result = strengthen(result, annotated)
@@ -366,7 +371,10 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
         return True
 
     def do_return(self, node: ast.Return) -> bool:
-        self.returned.append(NONE if node.value is None else self.eval(node.value))
+        value = NONE if node.value is None else self.eval(node.value)
+        if self.has_paths and isinstance(doubt := self.env.get(DOUBT), Const):
+            value = answer_in_case(value, doubt.value)
+        self.returned.append(value)
         return False
 
     def do_raise(self, node: ast.Raise) -> bool:

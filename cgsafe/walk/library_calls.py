@@ -24,6 +24,7 @@ from cgsafe.values import (
     Dict,
     Ext,
     ExtInstance,
+    ExtMethod,
     Func,
     Host,
     Instance,
@@ -192,10 +193,10 @@ def _itertools(frame: Frame, name: str, args: Arguments, node: Any) -> Value:
 def call_host_method(frame: Frame, receiver: Value, name: str, args: Arguments, node: Any) -> Value:
     """`receiver.name(...)` for a receiver that is no tensor."""
     first = args.positional[0] if args.positional else UNKNOWN
-    if receiver is UNKNOWN or isinstance(receiver, (ExtInstance, Instance)):
+    if _is_unknown(receiver) or isinstance(receiver, (ExtInstance, Instance)):
         verdict = frame.tables.named_verdict(name, frame.region)
         if verdict is None and name in frame.tables.class_guards:
-            verdict = frame.answer_here(name)
+            verdict = frame.answer_here(name, node)
         if verdict is not None:
             return verdict
     if isinstance(receiver, Seq):
@@ -231,6 +232,13 @@ def call_host_method(frame: Frame, receiver: Value, name: str, args: Arguments, 
             return BOOL if name.endswith("with") else STR
     del first
     return UNKNOWN
+
+
+def _is_unknown(value: Value) -> bool:
+    """True for what is not known, and for attributes of it."""
+    while isinstance(value, ExtMethod):
+        value = value.receiver
+    return value is UNKNOWN
 
 
 def _learn(frame: Frame, node: Any, tensor: Tensor) -> None:

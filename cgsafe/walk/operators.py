@@ -19,6 +19,7 @@ from cgsafe.values import (
     STR,
     TRUE,
     UNKNOWN,
+    Answer,
     Bound,
     Class,
     Const,
@@ -35,14 +36,17 @@ from cgsafe.values import (
     Tensor,
     Union,
     Value,
+    answer_of,
     is_host,
     join,
     join_all,
     kind_of,
     only_in,
     parts_of,
+    truth,
 )
 from cgsafe.walk.arguments import Arguments
+from cgsafe.walk.conditions import doubt_in
 
 if TYPE_CHECKING:
     from cgsafe.walk.frame import Frame
@@ -144,8 +148,8 @@ class Operators:
 
     def ev_unaryop(self: Frame, node: ast.UnaryOp) -> Value:
         if isinstance(node.op, ast.Not):
-            outcome, _, _ = self.condition(node.operand, "not", node)
-            return BOOL if outcome is None else Const(not outcome)
+            outcome, when_true, when_false = self.condition(node.operand, "not", node)
+            return Answer(doubt_in(when_false), doubt_in(when_true)) if outcome is None else Const(not outcome)
         value = self.eval(node.operand)
         results: list[Value] = []
         for part in parts_of(value):
@@ -162,16 +166,17 @@ class Operators:
 
     def ev_boolop(self: Frame, node: ast.BoolOp) -> Value:
         """`a or b` as a value: each operand but the last is asked for its truth."""
-        from cgsafe.values import truth
-
         is_and = isinstance(node.op, ast.And)
         results: list[Value] = []
         before = self.env
         self.env = dict(before)
         form = "and" if is_and else "or"
+        cases: list[tuple[str, str]] = []  # of the open operands: special cases in which they are true, and false
         for index, operand in enumerate(node.values):
             if index == len(node.values) - 1:
                 results.append(self.eval(operand))
+                _, when_true, when_false = self.narrow_truth(operand, results[-1])
+                cases.append((doubt_in(when_true), doubt_in(when_false)))
                 break
             if isinstance(operand, (ast.Compare, ast.BoolOp, ast.UnaryOp, ast.NamedExpr)):
                 outcome, when_true, when_false = self.condition(operand, form, node)
@@ -188,13 +193,18 @@ class Operators:
                 break
             if outcome is None:
                 keep = [p for p in parts_of(value) if truth(p) is not is_and]
-                keep = [Const(not is_and) if p is BOOL or (is_and and isinstance(p, Ext)) else p for p in keep]
+                keep = [
+                    Const(not is_and) if p is BOOL or isinstance(p, Answer) or (is_and and isinstance(p, Ext)) else p
+                    for p in keep
+                ]
                 results.append(join_all(keep) if keep else value)
+                cases.append((doubt_in(when_true), doubt_in(when_false)))
             self.refine(when_true if is_and else when_false)
         names = {k: v for k, v in self.env.items() if k not in before}
         self.env = before
         before.update({k: v for k, v in names.items() if "." not in k})
-        return join_all(results)
+        value = join_all(results)
+        return value if not any(map(any, cases)) else _answered(value, results[-1], cases, is_and)
 
     def ev_compare(self: Frame, node: ast.Compare) -> Value:
         left = self.eval(node.left)
@@ -300,6 +310,20 @@ class Operators:
         return BOOL
 
 
+def _answered(value: Value, last: Value, cases: list[tuple[str, str]], is_and: bool) -> Value:
+    """An `and` or `or` of questions: one that is true in special cases only makes an `and` true in these only."""
+    if truth(value) is not None or any(answer_of(p) is None for p in parts_of(last)):
+        return value
+    if any(isinstance(p, Tensor) for p in parts_of(value)):
+        return value
+    if truth(last) is is_and:
+        cases = cases[:-1]
+    yes, no = zip(*cases, strict=True)
+    every, some = (no, yes) if is_and else (yes, no)
+    each, one = min(every) if all(every) else "", next(filter(None, some), "")
+    return Answer(one, each) if is_and else Answer(each, one)  # type: ignore[no-any-return]
+
+
 def elementwise(values: list[Value], dtype: str = "") -> Tensor:
     """The tensor that an elementwise operation makes of its operands."""
     tensors = [v for v in values if isinstance(v, Tensor)]
@@ -370,7 +394,7 @@ def _sequence_operator(op: ast.operator, left: Value, right: Value) -> Value:
     return UNKNOWN
 
 
-_NEVER_NONE = frozenset((Tensor, Seq, Dict, Func, Bound, Class, Instance, Device, Numpy, ExtInstance, Host))
+_NEVER_NONE = frozenset((Tensor, Seq, Dict, Func, Bound, Class, Instance, Device, Numpy, ExtInstance, Host, Answer))
 
 
 def _is_same(left: Value, right: Value) -> bool | None:
