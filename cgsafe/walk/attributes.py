@@ -56,7 +56,7 @@ class Attributes:
         if name in state.known:
             TRAIL.deps.add(state)
             return state.known[name]
-        if self._constructing or self.walker.shallow:
+        if self.constructing or self.walker.shallow:
             value = self._attribute(instance, name, frame, node)
         else:
             with state:
@@ -67,7 +67,7 @@ class Attributes:
             value = on_host(value)
             if name in self.walker.by_package.of(instance.definition.file.module).declared:
                 value = or_captured(value)
-        if not self._constructing and not self.walker.shallow:
+        if not self.constructing and not self.walker.shallow:
             found = self.find(instance.definition, name)
             depends = name in state.attributes and _may_move(state.attributes[name])  # on who asks: see `_moved`
             if not depends and (found is None or not isinstance(found[1], FunctionDef) or not is_property(found[1])):

@@ -44,6 +44,7 @@ from cgsafe.walk.conditions import DOUBT
 from cgsafe.walk.defs import FunctionDef
 from cgsafe.walk.memos import REMEMBERED, doubted
 from cgsafe.walk.once import ONCE
+from cgsafe.walk.owned import set_by_method
 from cgsafe.walk.torch_calls import TorchCalls
 
 if TYPE_CHECKING:
@@ -221,6 +222,8 @@ class Calls(TorchCalls):
         self.after_call(args)
         if called.stores and args.positional:
             self.take_stores(called, args.positional[0])
+            if self.walker.classes.constructing and not where.captured and not self.walker.shallow:
+                set_by_method(self, args.positional[0], node, called)
         return called.outcome if not self.tables.names_host(definition.name) else on_host(called.outcome)
 
     def call_cached(self: Frame, function: Value, args: Arguments, node: Any) -> Value:
@@ -256,6 +259,8 @@ class Calls(TorchCalls):
             self.env[path] = value if self.branches == 0 or known is None else join_all([known, value])
             self.note_path(path)
             self.node.stores[attribute] = value
+            if self.branches or self.returned or attribute in called.maybe:
+                self.node.maybe = {*self.node.maybe, attribute}
 
     def after_call(self: Frame, args: Arguments) -> None:
         """While an object is made, what a method of it stored is read from the object again."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import hashlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from cgsafe.events import HOST, MAKING, Region
@@ -73,7 +75,7 @@ class ClassTable(Attributes):
         self._class_names: dict[tuple[ClassDef, str], Value] = {}
         self._active: dict[Any, float] = {}
         self._assigners: dict[FunctionDef, frozenset[str]] = {}
-        self._constructing: list[State] = []
+        self.constructing: list[State] = []
         self._is_module: dict[ClassDef, bool] = {}
         self._decorated: set[ClassDef] = set()
         self._decorating: list[ClassDef] = []  # whose decorators are at work: what is found meanwhile may still change
@@ -276,11 +278,7 @@ class ClassTable(Attributes):
         key = (definition, bound, transient)
         state = self.states.get(key)
         if state is None:
-            label = f"({', '.join(b.label for b in _flat(bound))})" if bound else "()"
-            if len(label) > 200:
-                import hashlib
-
-                label = hashlib.blake2b(label.encode(errors="replace"), digest_size=8).hexdigest()
+            label = _short(f"({', '.join(b.label for b in _flat(bound))})" if bound else "()")
             if transient:
                 label += " made there"
             state = self.states[key] = State(definition, bound, label, depth, False, transient)
@@ -326,23 +324,23 @@ class ClassTable(Attributes):
         state.started = True
         init = self.initializer(definition)
         if init is not None:
-            self._constructing.append(state)
+            self.constructing.append(state)
             depth, self.walker.host_depth = self.walker.host_depth, 0
             try:
                 self.walker.call(init[1], init[0].scope, args.prepend(instance), where)
             finally:
-                self._constructing.pop()
+                self.constructing.pop()
                 self.walker.host_depth = depth
         elif state.args:
             for name, value in state.args:
                 state.attributes[name] = value
             post = self.find(definition, "__post_init__")
             if post is not None and isinstance(post[1], FunctionDef):
-                self._constructing.append(state)
+                self.constructing.append(state)
                 try:
                     self.walker.call(post[1], post[0].scope, Arguments([instance]), where)
                 finally:
-                    self._constructing.pop()
+                    self.constructing.pop()
 
     def ensure_made(self, instance: Instance) -> None:
         """Run the constructor of an object of which only the class is known, unless that was done."""
@@ -362,29 +360,55 @@ class ClassTable(Attributes):
         walker = self.walker
         before = walker.shallow, walker.host_depth
         walker.shallow, walker.host_depth = False, 0
-        self._constructing.append(state)
+        self.constructing.append(state)
         try:
             args = root_arguments(self.walker, init[1], instance, HOST)
             self.walker.call(init[1], init[0].scope, args, HOST)
         except (SyntaxError, ValueError, RecursionError):
             return
         finally:
-            self._constructing.pop()
+            self.constructing.pop()
             walker.shallow, walker.host_depth = before
 
     def store(self, instance: Instance, name: str, value: Value, certain: bool) -> None:
         """An attribute is set; it counts only while the object is being made (later writes are found by `late`)."""
         state = instance.state
-        if state not in self._constructing:
+        if state not in self.constructing:
             return
         if not certain and name in state.attributes:
             value = join(state.attributes[name], value)
         state.attributes[name] = value
         state.placeholders.discard(name)
 
+    def changed(self, instance: Instance, given: Mapping[str, Value]) -> Instance:
+        """The object that another becomes where its owner sets attributes of it, while the owner is being made."""
+        before, definition = instance.state, instance.definition
+        TRAIL.deps.add(before)
+        depth = max([before.depth, *(1 + v.depth for v in given.values())])
+        if depth > MAX_STATE_DEPTH:
+            return instance
+        key = (before, tuple(given.items()))
+        state = self.states.get(key)
+        if state is None:
+            label = f"{before.label} with {', '.join(f'{name}={v.label}' for name, v in given.items())}"
+            state = self.states[key] = State(definition, before.args, _short(label), depth, False, before.transient)
+            with state:
+                TRAIL.deps.add(before)
+                state.attributes = {**before.attributes, **given}
+                state.placeholders = before.placeholders - given.keys()
+                state.hooks = [*before.hooks]
+                state.started = True
+        else:
+            TRAIL.deps.add(state)
+        return Instance(definition, state)
+
     def add_hook(self, instance: Instance, kind: str, hook: Value) -> None:
         if (kind, hook) not in instance.state.hooks:
             instance.state.hooks.append((kind, hook))
+
+
+def _short(label: str) -> str:
+    return label if len(label) <= 200 else hashlib.blake2b(label.encode(errors="replace"), digest_size=8).hexdigest()
 
 
 def _flat(bound: Any) -> list[Value]:

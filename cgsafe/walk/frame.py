@@ -39,6 +39,7 @@ from cgsafe.walk.indexing import Indexing
 from cgsafe.walk.loops import Loops
 from cgsafe.walk.memos import DEBUGGED, REMEMBERED, doubted, fills, finds, switched
 from cgsafe.walk.once import ONCE, WAITS, Once, fills_once, moved_already
+from cgsafe.walk.owned import set_on_held
 from cgsafe.walk.paths import dotted_path
 from cgsafe.walk.patterns import Patterns
 from cgsafe.walk.stores import Stores
@@ -269,6 +270,10 @@ class Frame(Expressions, Calls, Conditions, Indexing, Withs, Loops, Patterns, St
             if self.shape is not None and self.shape.params and path == f"{self.shape.params[0]}.{target.attr}":
                 known = self.node.stores.get(target.attr)
                 self.node.stores[target.attr] = value if known is None else join(known, value)
+                if self.branches or self.returned:
+                    self.node.maybe = {*self.node.maybe, target.attr}
+            elif self.walker.classes.constructing and not self.region.captured and not self.walker.shallow:
+                set_on_held(self, target.value, target.attr, value)
         for part in parts_of(base):
             if isinstance(part, Instance):
                 self.walker.classes.store(part, target.attr, value, self.branches == 0)

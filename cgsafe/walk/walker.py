@@ -59,6 +59,7 @@ class Node:
         "done",
         "events",
         "main",
+        "maybe",
         "outer",
         "raises",
         "recursed",
@@ -86,6 +87,7 @@ class Node:
         self.site: Any = None  # of a capture's body: the place where the capture opens
         self.main: Any = None  # of a capture's body: the stream that captures, where it was given
         self.stores: dict[str, Value] = {}  # attributes of the first argument that are set here
+        self.maybe: Any = ()  # those of them that may stay as they are
         self.result: Value = NEVER
         self.done = False
         self.deps: Any = ()  # what the outcome rests on, see `cgsafe.index.trail`
