@@ -1,11 +1,17 @@
-"""Modules that captured code does not run: those who make them run them in functions that a profile calls eager."""
+"""Modules that captured code does not run.
+
+Those who make them run them in functions that a profile calls eager, or make them in code that only other devices run.
+"""
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Collection
 from typing import Any
 
+from cgsafe.roots import folder_refusal
+from cgsafe.walk.branches import never_runs
 from cgsafe.walk.defs import ClassDef, FunctionDef
 from cgsafe.walk.walker import Walker
 
@@ -14,10 +20,11 @@ Place = tuple[str, str]  # path and qualified name of a class
 
 
 class Owners:
-    """Answers who makes the objects of a class, and whether all of them run it outside of graphs.
+    """Answers who makes the objects of a class, and whether all of them run it outside of graphs, or none makes it.
 
     The evidence is twofold: no captured code was seen to reach the class, and each class that makes it has a function
-    that runs eagerly by profile, or is itself no part of what is captured.
+    that runs eagerly by profile, makes it in a branch that is never taken where graphs are captured, or is itself no
+    part of what is captured.
     """
 
     def __init__(self, walker: Walker, reached: Collection[Place]):
@@ -25,6 +32,64 @@ class Owners:
         self.reached = reached  # modules that other modules call
         self._eager: dict[ClassDef, str] = {}
         self._makers: dict[ClassDef, list[ClassDef] | None] = {}
+        self._unmade: dict[ClassDef, bool] = {}
+        self._apart: Walker | None = None  # for questions that the walk did not ask
+
+    def keep_out(self, definition: ClassDef) -> str:
+        """Why a class whose forward counts as captured seems to be no part of what is; "" where nothing says so."""
+        eager = self.run_eagerly(definition)
+        if eager:
+            return f"{eager} seems to run `{definition.name}`, outside of graphs"
+        if self.never_made(definition):
+            return f"only code that does not run there makes `{definition.name}`"
+        return ""
+
+    def never_made(self, definition: ClassDef, depth: int = 0) -> bool:
+        """True where all that names a class stands in branches that are never taken, or in classes that are never made."""
+        known = self._unmade.get(definition)
+        if known is None:
+            self._unmade[definition] = False  # a class that makes itself proves nothing
+            if depth <= MAX_DEPTH and (definition.file.path, definition.qualname) not in self.reached:
+                self._unmade[definition] = self._never_made(definition, depth)
+            known = self._unmade[definition]
+        return known
+
+    def _never_made(self, definition: ClassDef, depth: int) -> bool:
+        name, files = definition.name, self.walker.project.files
+        seen = False
+        first = [path for path in sorted(files) if name in files[path].index["instantiates"]]
+        for path in dict.fromkeys([*first, *sorted(files)]) if first else ():
+            for line in self._mentions(files[path], definition):
+                if not self._is_left_out(files[path], line, definition, depth):
+                    return False
+                seen = True
+        return seen
+
+    def _is_left_out(self, file: Any, line: int, definition: ClassDef, depth: int) -> bool:
+        """True where a line of a class that names another never runs."""
+        holder = _class_at(file, line)
+        if holder is None:
+            return False
+        self._apart = self._apart or self.walker.apart()
+        maker = self.walker.definitions.class_(file, holder)
+        return never_runs(self._apart, file.path, holder, line) or self.never_made(maker, depth + 1)
+
+    def _mentions(self, file: Any, definition: ClassDef) -> list[int]:
+        """The lines of a file that make something of a name that a class has."""
+        name = definition.name
+        if folder_refusal(self.walker, file):
+            return []
+        text = "\n".join(self.walker.lines(file))
+        if name not in text or not re.search(rf"\b{re.escape(name)}\b", text):
+            return []
+        try:
+            tree = ast.parse(text)
+        except (SyntaxError, ValueError, RecursionError):
+            return [0]
+        first, _, last = file.index["classes"][definition.qualname]["lines"] if file is definition.file else (0, 0, 0)
+        asked = {id(n) for question in ast.walk(tree) for part in _only_asked(question) for n in ast.walk(part)}
+        lines = [getattr(n, "lineno", 0) for n in ast.walk(tree) if _names(n, name) and id(n) not in asked]
+        return [line for line in lines if not first <= line <= last]
 
     def run_eagerly(self, definition: ClassDef, depth: int = 0) -> str:
         """The eager function that runs a class's forward, or the habit that keeps its owner out; "" where none is seen."""
@@ -119,3 +184,19 @@ def _class_at(file: Any, line: int) -> str | None:
         if "." not in qualified and first <= line <= last:
             return str(qualified)
     return None
+
+
+def _names(node: ast.AST, name: str) -> bool:
+    """True for a use of a class by its name, and for an import that gives it another."""
+    if isinstance(node, ast.alias):
+        return node.name == name and node.asname not in (None, name)
+    return getattr(node, "id", "") == name or (isinstance(node, ast.Attribute) and node.attr == name)
+
+
+def _only_asked(node: ast.AST) -> list[ast.expr]:
+    """Annotations, and what `isinstance` and its like are given: they make nothing."""
+    if isinstance(node, ast.Call):
+        asks = isinstance(node.func, ast.Name) and node.func.id in ("isinstance", "issubclass", "super")
+        return node.args if asks else []
+    kept = [getattr(node, "annotation", None), getattr(node, "returns", None)]
+    return [part for part in kept if isinstance(part, ast.expr)]

@@ -26,7 +26,7 @@ from cgsafe.findings import Edit, Fix, Root, Severity, Step
 from cgsafe.index.asked import ASKED, Asked, binding, class_body, reads_pattern
 from cgsafe.index.project import File, Project
 from cgsafe.roots import Candidate
-from cgsafe.trace import Reach, Reaches, Spot, add, eager_guess, lowered
+from cgsafe.trace import Reach, Reaches, Spot, add, lowered
 
 Place = tuple[str, str]
 Row = tuple[Any, ...]
@@ -40,7 +40,7 @@ class Part:
 
     root: tuple[Any, ...] | None  # None: findings about capture sites, which need no root
     module: Place | None
-    eager: str | None  # who runs the module outside of graphs; None: that is to be worked out
+    eager: str | None  # why the module is no part of what is captured, "" for most; None: that is to be worked out
     rows: tuple[Row, ...]
     fresh: bool = False  # of this run
 
@@ -119,7 +119,7 @@ def merged(parts: Iterable[Part], wanted: Callable[[Row], bool] | None, eager: C
             continue
         found = dict(map(from_row, rows))
         if part.module is not None and any(row[6] > 1 for row in part.rows):
-            lowered(found.values(), eager_guess(eager(part), part.module[1].rpartition(".")[2]))
+            lowered(found.values(), eager(part))
         for spot, reach in found.items():
             add(reaches, spot, reach)
     return reaches

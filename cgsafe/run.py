@@ -150,7 +150,7 @@ class _Eager:
         file = self.project.files.get(part.module[0])
         if file is None or part.module[1] not in file.raw["classes"]:
             return ""
-        return self.owners.run_eagerly(self.owners.walker.definitions.class_(file, part.module[1]))
+        return self.owners.keep_out(self.owners.walker.definitions.class_(file, part.module[1]))
 
 
 def _outcome(records: Sequence[Record], project: Project, eager: _Eager) -> Outcome:
@@ -466,7 +466,7 @@ class Share:
         if start.module is not None:
             module = (start.module.file.path, start.module.qualname)
             if any(reach.confidence > Confidence.LOW for reach in found.values()):
-                eager = owners.run_eagerly(start.module)
+                eager = owners.keep_out(start.module)
         rows = tuple(to_row(spot, reach) for spot, reach in found.items())
         return Part((root.kind, root.reason, root.path, root.line, root.function), module, eager, rows, True)
 

@@ -115,14 +115,9 @@ def collect(starts: Iterable[Start], judge: Judge, reaches: Reaches, owners: Own
 def _from_root(start: Start, judge: Judge, reaches: Reaches, owners: Owners) -> None:
     best = found_from(start, judge)
     if start.module is not None and any(reach.confidence > Confidence.LOW for reach in best.values()):
-        lowered(best.values(), eager_guess(owners.run_eagerly(start.module), start.module.name))
+        lowered(best.values(), owners.keep_out(start.module))
     for spot, reach in best.items():
         add(reaches, spot, reach)
-
-
-def eager_guess(eager: str, module: str) -> str:
-    """Why what a module reaches is a guess; "" where nobody runs it outside of graphs."""
-    return f"{eager} seems to run `{module}`, outside of graphs" if eager else ""
 
 
 def lowered(found: Iterable[Reach], guess: str) -> None:

@@ -127,6 +127,7 @@ class Walker:
 
         self.project = project
         self._read = read  # callable: path -> text
+        self._profile = profile
         self._texts: dict[str, Text] = {}
         self.definitions = Definitions(self.text)
         self.by_package = FactsByPackage(profile)
@@ -171,6 +172,10 @@ class Walker:
         self.annotations = Memo()
         self.answers: dict[Any, Any] = {}  # to questions about files
         self._attribute_reads: dict[tuple[str, str], str | None] = {}
+
+    def apart(self) -> Walker:
+        """One that knows nothing yet, for questions whose answers are to leave no trace in this one."""
+        return Walker(self.project, self._read, self._profile)
 
     # -- texts and names -------------------------------------------------------------------------------------------
 
