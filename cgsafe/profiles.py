@@ -51,6 +51,12 @@ def _names(value: Any, keys: tuple[str, ...]) -> list[str]:
     return list(value)
 
 
+def _lists(value: Any, keys: tuple[str, ...]) -> dict[str, list[str]]:
+    if not isinstance(value, dict):
+        raise ProfileError(keys, "expected a table of names")
+    return {name: _names(entry, (*keys, name)) for name, entry in value.items()}
+
+
 def _table(value: Any, keys: tuple[str, ...], allowed: tuple[Any, ...]) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ProfileError(keys, "expected a table of names")
@@ -128,7 +134,7 @@ SCHEMA: dict[str, dict[str, Reader]] = {
     ),
     "contexts": dict.fromkeys(("sync_allowed", "comments"), _names),
     "custom_ops": dict.fromkeys(("registrars", "decorators", "splitting"), _names),
-    "dispatch": {"elsewhere": _names},
+    "dispatch": {"elsewhere": _names, "by_name": _lists},
     "objects": {"host": _names, "fixed": _names, "fields": _fields},
     "host_names": {
         **dict.fromkeys(("prefixes", "suffixes", "numpy_prefixes", "numpy_suffixes"), _names),
@@ -219,7 +225,8 @@ def merged(added: str, package: str) -> dict[str, Any]:
     """
     result: dict[str, Any] = {
         section: {
-            key: {} if reader in (_answers, _answers_in, _fields, _pairs) else [] for key, reader in schema.items()
+            key: {} if reader in (_answers, _answers_in, _fields, _lists, _pairs) else []
+            for key, reader in schema.items()
         }
         for section, schema in SCHEMA.items()
     }

@@ -277,7 +277,7 @@ def start_module(walker: Walker, candidate: Candidate) -> Start | None:
     classes = walker.classes
     if module_refusal(walker, definition):
         return None
-    found = classes.find(definition, "forward")
+    found = classes.run_as_forward(definition)
     assert found is not None
     owner = found[0]
     traced = walker.by_package.around(file.module).compiles_class(definition)

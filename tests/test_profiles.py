@@ -206,6 +206,87 @@ def test_later_profiles_add_to_earlier_ones():
     assert merged("", "")["names"]["x"] == "tensor:float"
 
 
+PICKED = """
+    import torch
+    from torch import nn
+
+
+    class Op(nn.Module):
+        METHODS = {{"cuda": "forward_cuda", "cpu": "forward_cpu"}}
+
+        def forward(self, *args):
+            return getattr(self, self.METHODS[platform()])(*args)
+
+        def forward_cuda(self, *args):
+            raise NotImplementedError
+
+
+    class Norm(Op):
+        def {name}(self, x):
+            return x * x.max().item()
+
+
+    class Scaled(Norm):
+        pass
+
+
+    class Own(Op):
+        def forward(self, x):
+            return x
+
+        def forward_cuda(self, x):
+            return x * x.sum().item()
+
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = {made}()
+
+        def forward(self, x: torch.Tensor):
+            x = self.norm(x)
+            return {result}
+
+
+    def flag(given):
+        return bool(given)
+"""
+BY_NAME = "[profile.dispatch.by_name]\nOp = ['forward_cuda', 'forward_native']"
+
+
+def picked(write, made, name, profile, result="x"):
+    """The functions in which something is found."""
+    write({"model.py": PICKED.format(made=made, name=name, result=result), "cgsafe.toml": profile})
+    rules, _ = load_rules()
+    report = engine.check(["model.py"], merge(load(), jobs=1, cache=False), rules)
+    return [f.function for f in report.findings]
+
+
+@pytest.mark.parametrize(
+    ("made", "name", "profile", "expected"),
+    [
+        ("Norm", "forward_cuda", "", []),
+        ("Norm", "forward_cuda", BY_NAME, ["Norm.forward_cuda"]),
+        ("Scaled", "forward_cuda", BY_NAME, ["Norm.forward_cuda"]),
+        ("Norm", "forward_native", BY_NAME, ["Norm.forward_native"]),
+        ("Norm", "forward_other", BY_NAME, []),
+    ],
+)
+def test_what_a_base_picks_by_name(write, made, name, profile, expected):
+    assert picked(write, made, name, profile) == expected
+
+
+def test_a_forward_of_ones_own_is_not_that_of_the_base(write):
+    found = picked(write, "Own", "forward_cuda", BY_NAME, result="x * x.min().item()")
+    assert "Own.forward_cuda" not in found
+    assert "Model.forward" in found
+
+
+def test_what_comes_back_is_what_the_method_returns(write):
+    found = picked(write, "Norm", "forward_cuda", BY_NAME, result="x * flag(x)")
+    assert found == ["Norm.forward_cuda", "flag"]
+
+
 OPERATOR = """
     import torch
     from torch import nn

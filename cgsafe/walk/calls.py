@@ -331,7 +331,7 @@ class Calls(TorchCalls):
         """A module's forward with the hooks around it, as torch.nn.Module.__call__ runs it."""
         classes = self.walker.classes
         definition = callee.definition
-        found = classes.find(definition, "forward")
+        found = classes.run_as_forward(definition)
         method = classes.member(found[0], "forward", found[1], callee) if found is not None else None
         if method is None:
             return UNKNOWN

@@ -176,6 +176,18 @@ class ClassTable(Attributes):
                 return entry, entry.names[name]
         return None
 
+    def run_as_forward(self, definition: ClassDef) -> tuple[ClassDef, Any] | None:
+        """What calling a module runs: its `forward`, or by profile the method that the forward of a base picks by name."""
+        found = self.find(definition, "forward")
+        names = self.walker.tables.dispatched
+        if found is None or not names or found[0].name not in names or found[0] is definition:
+            return found
+        for name in names[found[0].name]:
+            picked = self.find(definition, name)
+            if picked is not None and picked[0] is not found[0] and isinstance(picked[1], FunctionDef):
+                return picked
+        return found
+
     def find_after(self, definition: ClassDef, after: ClassDef, name: str) -> tuple[ClassDef, Any] | None:
         """As `find`, past the class `after`: what super() sees."""
         order = self.mro(definition)

@@ -124,6 +124,7 @@ class Facts:
         self.op_decorators = frozenset(profile["custom_ops"]["decorators"])
         self.splitting_ops = frozenset(profile["custom_ops"]["splitting"])
         self.elsewhere = frozenset(profile["dispatch"]["elsewhere"])
+        self.dispatched: dict[str, list[str]] = profile["dispatch"]["by_name"]
         self.host_objects = frozenset(profile["objects"]["host"])
         self.fields: dict[str, dict[str, str]] = profile["objects"]["fields"]
         self.field_names = frozenset(name for fields in self.fields.values() for name in fields)
