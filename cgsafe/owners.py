@@ -33,6 +33,7 @@ class Owners:
         self._eager: dict[ClassDef, str] = {}
         self._makers: dict[ClassDef, list[ClassDef] | None] = {}
         self._unmade: dict[ClassDef, bool] = {}
+        self._callers: dict[str, list[str]] | None = None
         self._apart: Walker | None = None  # for questions that the walk did not ask
 
     def keep_out(self, definition: ClassDef) -> str:
@@ -55,15 +56,24 @@ class Owners:
         return known
 
     def _never_made(self, definition: ClassDef, depth: int) -> bool:
-        name, files = definition.name, self.walker.project.files
+        files = self.walker.project.files
         seen = False
-        first = [path for path in sorted(files) if name in files[path].index["instantiates"]]
+        first = self._calling().get(definition.name, [])
         for path in dict.fromkeys([*first, *sorted(files)]) if first else ():
             for line in self._mentions(files[path], definition):
                 if not self._is_left_out(files[path], line, definition, depth):
                     return False
                 seen = True
         return seen
+
+    def _calling(self) -> dict[str, list[str]]:
+        """Name -> the files in which modules call it, of all capitalised names."""
+        if self._callers is None:
+            self._callers = {}
+            for path, file in sorted(self.walker.project.files.items()):
+                for name in file.index["instantiates"]:
+                    self._callers.setdefault(name, []).append(path)
+        return self._callers
 
     def _is_left_out(self, file: Any, line: int, definition: ClassDef, depth: int) -> bool:
         """True where a line of a class that names another never runs."""

@@ -594,8 +594,9 @@ def _either(one: str | None, two: str | None) -> str | None:
 
 def special_cases(value: Value) -> tuple[str, str]:
     """In which special cases a value is true, and in which it is false; "" where these are no special ones."""
-    if not isinstance(value, (Answer, Union)):
-        return "", ""
+    if value.__class__ is not Answer:
+        if value.__class__ is not Union or not any(p.__class__ is Answer for p in value.parts):
+            return "", ""
     cases: tuple[set[str], set[str]] = set(), set()
     for part in parts_of(value):
         outcome, answer = truth(part), answer_of(part) or ("", "")

@@ -160,10 +160,7 @@ class Conditions:
         outcome = truth(value)
         path = dotted_path(node)
         yes, no = special_cases(value)
-        doubts: tuple[Refinements, Refinements] = (
-            [(DOUBT, Const(yes))] if yes else [],
-            [(DOUBT, Const(no))] if no else [],
-        )
+        doubts: tuple[Refinements, Refinements] = _because(yes), _because(no)
         if path is None or outcome is not None or not isinstance(value, Union):
             if path is not None and isinstance(value, Host) and value.kind == "bool":
                 when_true: Refinements = [(path, Const(True)), *doubts[0]]
@@ -473,12 +470,16 @@ class Conditions:
         return ""
 
 
+def _because(case: str) -> Refinements:
+    return [(DOUBT, Const(case))] if case else []
+
+
 def _of_any(ways: list[Refinements]) -> Refinements:
     """What holds where one of several conditions is so, and it is unknown which."""
     if len(ways) < 2:
         return ways[0] if ways else []
     doubts = [doubt_in(way) for way in ways]
-    return [(DOUBT, Const(doubts[0]))] if all(doubts) else []
+    return _because(doubts[0] if all(doubts) else "")
 
 
 def doubt_in(refinements: Refinements) -> str:
