@@ -71,13 +71,19 @@ def _decorated(file: Asked) -> Any:
     return tuple((name, entry[4]) for name, entry in file.index["functions"].items() if entry[4] and not entry[3])
 
 
-_SELF_TARGET = re.compile(r"\bself\.(\w+)\s*(?:=(?!=)|:[^=\n]+=(?!=)|,|\)|[-+*/|&@%^]=|//=|\*\*=|>>=|<<=)")
+_SELF_TARGET = re.compile(r"self\.(\w+)\s*(?:=(?!=)|:[^=\n]+=(?!=)|,|\)|[-+*/|&@%^]=|//=|\*\*=|>>=|<<=)")
 _SELF_NAMED = re.compile(r"""(?:register_buffer|register_parameter|setattr\(\s*self,|add_module)\W*["'](\w+)["']""")
+_NAMING = ("register_buffer", "register_parameter", "setattr", "add_module")
 
 
 def assigned_names(text: str) -> set[str]:
     """The attributes of `self` that a method may set, as far as its text tells."""
-    return {*_SELF_TARGET.findall(text), *_SELF_NAMED.findall(text)} if "self" in text else set()
+    if "self" not in text:
+        return set()
+    found = set(_SELF_TARGET.findall(text))
+    if any(word in text for word in _NAMING):  # plain words are found much faster than one of several by a pattern
+        found.update(_SELF_NAMED.findall(text))
+    return found
 
 
 def _sets(file: Asked, qualname: str) -> Any:

@@ -48,6 +48,11 @@ class Cell:
             self.deps = tuple(self.deps)
 
 
+def settled(cell: Cell) -> Any:
+    """What stands for a cell that is complete: the one thing that it rests on, where it is only one."""
+    return cell.deps[0] if cell.deps.__class__ is tuple and len(cell.deps) == 1 else cell
+
+
 class Trail:
     """The collector of what is being worked out."""
 
@@ -77,7 +82,8 @@ class Memo(dict[Any, Any]):
         if found is None:
             cell = Cell()
             with cell:
-                found = self[key] = (work(), cell)
+                value = work()
+            found = self[key] = value, settled(cell)
         else:
             TRAIL.deps.add(found[1])
         return found[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import warnings
+from functools import cache
 from typing import Any
 
 from cgsafe.index.build import dotted
@@ -183,7 +184,7 @@ class Shape:
         while stack:
             node = stack.pop()
             kind = node.__class__
-            if kind is ast.Constant or kind is ast.Load or node is None or kind is str:
+            if kind is ast.Constant or node is None or kind is str:
                 continue
             if kind is ast.Name:
                 if node.ctx.__class__ is not ast.Load:
@@ -210,17 +211,22 @@ class Shape:
                     self.locals.add(node.name)
             elif kind is ast.MatchMapping and node.rest:
                 self.locals.add(node.rest)
-            for field in kind._fields:
-                if not deep and field in _VALUES:
-                    continue
+            for field in _fields(kind, deep):
                 child = getattr(node, field, None)
                 if child.__class__ is list:
                     stack.extend(child)
-                elif isinstance(child, ast.AST):
+                elif child is not None:
                     stack.append(child)
 
 
-# Fields of statements that hold nothing but values.
+@cache
+def _fields(kind: type[ast.AST], deep: bool) -> tuple[str, ...]:
+    """The fields of a kind of node in which names are bound."""
+    return tuple(f for f in kind._fields if f not in _PLAIN and (deep or f not in _VALUES))
+
+
+# Fields that hold no nodes, or such as bind nothing, and those of statements that hold nothing but values.
+_PLAIN = frozenset(("attr", "conversion", "ctx", "id", "is_async", "level", "module", "op", "ops", "simple", "type_comment"))
 _VALUES = frozenset(("value", "test", "iter", "exc", "cause", "msg", "context_expr", "subject", "guard", "annotation"))
 
 

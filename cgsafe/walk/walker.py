@@ -13,7 +13,7 @@ from typing import Any
 from cgsafe.events import HOST, Event, Region
 from cgsafe.index.asked import ASKED, Asked, reads_pattern
 from cgsafe.index.project import Entity, File, Project
-from cgsafe.index.trail import TRAIL, Cell, Memo
+from cgsafe.index.trail import TRAIL, Cell, Memo, settled
 from cgsafe.values import (
     NEVER,
     NONE,
@@ -140,8 +140,8 @@ class Walker:
         self._settled: dict[Any, Node] = {}  # by the arguments as they were given
         self._active: dict[Any, int] = {}  # key -> position on the stack
         self._low: list[float] = []  # per active call: the lowest stack position that its result depends on
-        self._names: dict[tuple[str, str], tuple[Value, Cell]] = {}
-        self._missing: dict[tuple[str, str], Cell] = {}  # names that a module does not define
+        self._names: dict[tuple[str, str], tuple[Value, Any]] = {}
+        self._missing: dict[tuple[str, str], Any] = {}  # names that a module does not define
         self._names_active: dict[tuple[str, str], float] = {}
         self._decorated: dict[Any, tuple[Value, Cell]] = {}
         self._decorating: dict[Any, float] = {}
@@ -298,13 +298,14 @@ class Walker:
         cell = Cell()
         with cell:
             entity = self.project.resolve(file, name)
-            if entity is None:
-                self._missing[key] = cell  # mostly a builtin
-                return None
-            floor = self.enter()
-            value = self.entity(entity, file)
+            if entity is not None:
+                floor = self.enter()
+                value = self.entity(entity, file)
+        if entity is None:
+            self._missing[key] = settled(cell)  # mostly a builtin
+            return None
         if self.leave(floor):
-            self._names[key] = value, cell
+            self._names[key] = value, settled(cell)
         return value
 
     def entity(self, entity: Entity, asking: File) -> Value:
