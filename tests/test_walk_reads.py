@@ -1,9 +1,12 @@
 """Reads of a device tensor on the host: explicit calls (CG102), Python protocols (CG103), and what does not wait.
 
-What a GPU does with each is in tests/gpu/results/reads.json and truth_value.json.
+What a GPU does with each is in tests/gpu/results/reads.json, numbers.json and truth_value.json.
 """
 
 from __future__ import annotations
+
+import json
+from pathlib import Path
 
 import pytest
 
@@ -192,3 +195,35 @@ def test_arguments_of_a_logger_are_a_guess(check):
     verify_forward(check, body)
     report = verify_forward(check, body + "  # expect: CG103", min_confidence="low")
     assert [f.confidence.label for f in report.findings] == ["low"]
+
+
+NUMBER_GAPS = {
+    "r = torch.normal(0.,s,(2,))": "where mean and deviation are tensors, and no size is given, nothing is read",
+    "r = x.unsqueeze(n)": "dimensions are not looked at",
+}
+MEASURED = json.loads((Path(__file__).parent / "gpu" / "results" / "numbers.json").read_text())["cases"]
+NUMBERS = [
+    pytest.param(
+        code,
+        case["capture"] == "fail",
+        id=code.removeprefix("r = "),
+        marks=[pytest.mark.xfail(strict=True, reason=NUMBER_GAPS[code])] if code in NUMBER_GAPS else [],
+    )
+    for code, case in MEASURED.items()
+    if case["eager"] == "ok"
+]
+
+
+@pytest.mark.parametrize(("code", "fails"), NUMBERS)
+def test_a_number_that_is_a_device_tensor(check, code, fails):
+    lines = [
+        "import torch",
+        "import torch.nn.functional as F",
+        "class Model(torch.nn.Module):",
+        "    def forward(self, x: torch.Tensor):",
+        "        n, s, v, i = x.argmax(), x.sum(), x.ravel(), x.ravel().long()",
+        f"        {code}",
+        "        return r",
+    ]
+    found = [f for f in check({"model.py": "\n".join(lines)}).findings if f.line == 6 and f.code < "CG2"]
+    assert bool(found) is fails

@@ -226,7 +226,9 @@ def _fields(kind: type[ast.AST], deep: bool) -> tuple[str, ...]:
 
 
 # Fields that hold no nodes, or such as bind nothing, and those of statements that hold nothing but values.
-_PLAIN = frozenset(("attr", "conversion", "ctx", "id", "is_async", "level", "module", "op", "ops", "simple", "type_comment"))
+_PLAIN = frozenset(
+    ("attr", "conversion", "ctx", "id", "is_async", "level", "module", "op", "ops", "simple", "type_comment")
+)
 _VALUES = frozenset(("value", "test", "iter", "exc", "cause", "msg", "context_expr", "subject", "guard", "annotation"))
 
 

@@ -173,8 +173,9 @@ class TorchCalls(TorchResults, HostCopies):
                 tensors = self._tensor_arguments(everything)
                 if not tensors or any(t.device == "cuda" and t.confidence >= MEDIUM for t in tensors):
                     self.note_wait(name, node, entry.fails)
+        sized = receiver is not None and name in self.tables.sized_methods  # what is passed by position was looked at
         for at, by in self.tables.number_arguments.get(name.rpartition(".")[2], ()):
-            number = everything.get(at, by)
+            number = everything.get(-1 if sized else at, by)
             if number is not None:
                 self.read_numbers(number, node, name.rpartition(".")[2])
         spec = entry.returns

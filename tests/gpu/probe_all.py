@@ -11,7 +11,7 @@ from pathlib import Path
 
 import _harness
 
-PROBES = ("probe_streams", "probe_regions", "probe_reads", "probe_truth_value", "probe_nested_compile")
+PROBES = ("probe_streams", "probe_regions", "probe_reads", "probe_numbers", "probe_truth_value", "probe_nested_compile")
 
 
 def run_all() -> None:
