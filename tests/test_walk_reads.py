@@ -227,3 +227,9 @@ def test_a_number_that_is_a_device_tensor(check, code, fails):
     ]
     found = [f for f in check({"model.py": "\n".join(lines)}).findings if f.line == 6 and f.code < "CG2"]
     assert bool(found) is fails
+
+
+def test_a_method_of_what_is_a_guess_reads_no_number(check):
+    """What looks like `Tensor.norm(p)` may be a module of that name."""
+    body = "from elsewhere import make\ny = make(x).transpose(0, 1)\nreturn y.norm(x)"
+    verify_forward(check, body)

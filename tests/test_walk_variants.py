@@ -45,6 +45,14 @@ VARIANTS = {
                 total = seen + x.shape[1]
                 return x[:, :total]  # expect: CG103
         """,
+    "through a sum with a size of something unknown": """
+        from elsewhere import embed
+
+        class M(nn.Module):
+            def forward(self, x: torch.Tensor, past: Layer | None = None):
+                seen = past.length() if past is not None else 0
+                return torch.ones(2, seen + embed(x).shape[1], device=x.device)  # expect: CG103
+        """,
     "in a condition": """
         class M(nn.Module):
             def forward(self, x: torch.Tensor, past: Layer):

@@ -253,6 +253,8 @@ class Expressions(Operators, Comprehensions):
         kind = self.tables.only_tensors_have(name)
         if kind == "attribute":
             return self.tensor_attribute(Tensor("cuda", None, "", LOW), name, None)
+        if name == "shape":
+            return SHAPE
         by_name = convention(self.tables, name) if self.region.captured else UNKNOWN
         if isinstance(by_name, Tensor) and by_name.device == "cuda":
             return by_name.with_(confidence=LOW)
