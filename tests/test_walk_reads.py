@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from expectations import cases, verify_forward
+from expectations import cases, verify, verify_forward
 
 EXPLICIT = {
     "item": "return x.sum().item()  # expect: CG102",
@@ -231,5 +231,19 @@ def test_a_number_that_is_a_device_tensor(check, code, fails):
 
 def test_a_method_of_what_is_a_guess_reads_no_number(check):
     """What looks like `Tensor.norm(p)` may be a module of that name."""
-    body = "from elsewhere import make\ny = make(x).transpose(0, 1)\nreturn y.norm(x)"
-    verify_forward(check, body)
+    verify(
+        check,
+        {
+            "model.py": """
+                import torch
+                from elsewhere import make
+
+                def scaled(logits, x: torch.Tensor):
+                    return logits.norm(x)
+
+                class Model(torch.nn.Module):
+                    def forward(self, x: torch.Tensor):
+                        return scaled(make(x), x)
+            """
+        },
+    )
