@@ -1,4 +1,4 @@
-"""Speed of a whole check against bare `ast.parse` of the same files, as ratios: python tests/benchmark.py FOLDER [--jobs N].
+"""Speed of a whole check against bare `ast.parse` of the same files, as ratios: python tests/benchmark.py FOLDER [--jobs N] [--runs N].
 
 Prints, from one run on one machine: the seconds that `ast.parse` takes over all files in one process; cold and warm
 checks as multiples of that; the peak memory of all processes together; and the CPU seconds of `cgsafe --version`.
@@ -12,6 +12,7 @@ import ast
 import gc
 import os
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -87,6 +88,21 @@ def check(folder: str, jobs: int, cache: str) -> tuple[float, int]:
     return seconds, peak
 
 
+def medians(folder: str, jobs: int, runs: int) -> tuple[float, int, int, float, int]:
+    """Bare parses and cold checks in turn: median seconds of the first, files, lines, median seconds and peak of the others."""
+    parsed, cold, peak, files, lines = [], [], 0, 0, 0
+    for _ in range(runs):
+        seconds, files, lines = parse_all(folder)
+        with tempfile.TemporaryDirectory() as cache:
+            taken, most = check(folder, jobs, cache)
+        parsed.append(seconds)
+        cold.append(taken)
+        peak = max(peak, most)
+    if runs > 1:
+        print("ratios of the runs ", *(f"{c / p:.2f}" for c, p in zip(cold, parsed, strict=True)))
+    return statistics.median(parsed), files, lines, statistics.median(cold), peak
+
+
 CHANGED = {
     "leaf": "*/transformers_utils/configs/*.py",
     "model": "*/models/[l-q]*.py",
@@ -138,11 +154,14 @@ def main() -> None:
     parser.add_argument(
         "--change", action="store_true", help="also check single files that changed (they are put back)"
     )
+    parser.add_argument("--runs", type=int, default=1, help="bare parses and cold checks in turn; the medians are told")
     options = parser.parse_args()
-    seconds, files, lines = parse_all(options.folder)
+    seconds, files, lines, cold, peak = medians(options.folder, options.jobs, options.runs)
     print(f"ast.parse        {seconds:6.2f} s   {files} files, {lines} lines, one process")
+    print(f"check, cold      {cold:6.2f} s   ratio {cold / seconds:5.2f}   peak {peak / 2**20:6.0f} MiB")
     with tempfile.TemporaryDirectory() as cache:
-        for label in ("cold", "warm", "warm again"):
+        check(options.folder, options.jobs, cache)
+        for label in ("warm", "warm again"):
             taken, peak = check(options.folder, options.jobs, cache)
             print(f"check, {label:10s}{taken:6.2f} s   ratio {taken / seconds:5.2f}   peak {peak / 2**20:6.0f} MiB")
         if options.change:
