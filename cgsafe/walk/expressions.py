@@ -253,8 +253,8 @@ class Expressions(Operators, Comprehensions):
         kind = self.tables.only_tensors_have(name)
         if kind == "attribute":
             return self.tensor_attribute(Tensor("cuda", None, "", LOW), name, None)
-        if name == "shape":
-            return SHAPE
+        if name in self.tables.host_attributes:
+            return Host(self.tables.host_attributes[name])
         by_name = convention(self.tables, name) if self.region.captured else UNKNOWN
         if isinstance(by_name, Tensor) and by_name.device == "cuda":
             return by_name.with_(confidence=LOW)

@@ -67,6 +67,7 @@ class Facts:
         self._module_tensors = frozenset(calls["module"]["tensors"])
         self.chained_methods = frozenset(calls["module"]["chained"])  # of a module: they give the module itself
         self._module_methods = self.chained_methods | frozenset(calls["module"]["methods"])
+        self.host_attributes: dict[str, str] = calls["of_unknown"]
         self._constants = {name: _constant(kind) for name, kind in calls["attributes"].items()}
         self._dtypes: dict[str, list[str]] = calls["dtypes"]
         self._float_names = tuple(calls["dtypes"]["float_prefixes"])

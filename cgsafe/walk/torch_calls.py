@@ -174,9 +174,8 @@ class TorchCalls(TorchResults, HostCopies):
                 if not tensors or any(t.device == "cuda" and t.confidence >= MEDIUM for t in tensors):
                     self.note_wait(name, node, entry.fails)
         sized = receiver is not None and name in self.tables.sized_methods  # what is passed by position was looked at
-        guessed = (
-            isinstance(receiver, Tensor) and receiver.confidence == LOW
-        )  # `self.norm(x)` is a module's, most likely
+        # `self.norm(x)` of what is a tensor by guess only is a module's, most likely.
+        guessed = isinstance(receiver, Tensor) and receiver.confidence == LOW
         for at, by in self.tables.number_arguments.get(name.rpartition(".")[2], ()) if not guessed else ():
             number = everything.get(-1 if sized else at, by)
             if number is not None:

@@ -60,6 +60,7 @@ _HOST_RESULTS: dict[str, Value] = {
     "list": Seq("list", None, NUMBER),
     "tuple": Seq("tuple", None, INT),
 }
+_RANKS = {"scalar": 0, "vector": -1, "matrix": -2}
 _DIM_NAMES = ("dim", "axis", "dims", "keepdim")
 
 
@@ -124,17 +125,11 @@ class TorchResults:
         base = self._base(args)
         return Tensor(base.device, base.rank or 1, self._dtype(spec, base, args), base.confidence)
 
-    def _spec_vector(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
-        base = self._base(args)
-        return Tensor(base.device, -1, self._dtype(spec, base, args), base.confidence)
-
-    def _spec_matrix(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
-        base = self._base(args)
-        return Tensor(base.device, -2, self._dtype(spec, base, args), base.confidence)
-
     def _spec_scalar(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
         base = self._base(args)
-        return Tensor(base.device, 0, self._dtype(spec, base, args), base.confidence)
+        return Tensor(base.device, _RANKS[spec.kind], self._dtype(spec, base, args), base.confidence)
+
+    _spec_vector = _spec_matrix = _spec_scalar
 
     def _spec_elementwise(self: Frame, spec: Spec, args: Arguments, node: Any) -> Value:
         values = [p for v in args.values() for p in parts_of(v)]
